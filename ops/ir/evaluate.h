@@ -1,0 +1,28 @@
+// Inference and plain evaluation of single nodes: what constant folding of shape arithmetic and the tests stand on.
+#pragma once
+
+#include <span>
+#include <vector>
+
+#include "ops/ir/graph.h"
+#include "ops/ir/op.h"
+
+namespace lathe::ops {
+
+/// Runs one node of any non-region operator by its definition (lowered, evaluated as a loop, or its plain kernel), on
+/// row-major tensors. Inputs that are omitted are undefined tensors. Slow and obvious.
+std::vector<Value> evaluate_node(const Node& node, std::span<const Value> inputs);
+
+/// The output facts of a node from its input facts and the values known so far, checked to be sane (rank, non-negative
+/// extents, sizes that fit). Failure naming the node.
+Facts infer_node(const Node& node, std::span<const Fact* const> inputs, std::span<const Tensor* const> values);
+
+/// Whether a node's outputs follow from shapes alone, once its inputs' facts are inferred: Shape and Size always; any
+/// other pure operator when all its inputs' values are known and its outputs are small.
+bool follows_from_shapes(const Graph& graph, NodeId id);
+
+/// Infers every node of a graph whose inputs have facts, in order; sets facts and known values. Nodes whose shape inputs are
+/// unknown, dynamic and region nodes must not be in it: Failure. Layouts that values already have are kept where the rank fits.
+void infer_graph(Graph& graph);
+
+}  // namespace lathe::ops
