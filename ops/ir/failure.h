@@ -14,7 +14,7 @@ namespace lathe {
 
 class Failure : public std::exception {
  public:
-  explicit Failure(Error error) : error(std::move(error)) {}
+  explicit Failure(Error what_failed) : error(std::move(what_failed)) {}
   [[nodiscard]] const char* what() const noexcept override { return error.message.c_str(); }
   Error error;
 };

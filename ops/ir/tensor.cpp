@@ -1,0 +1,186 @@
+// Shapes, tensors and values.
+#include <lathe/tensor.h>
+
+#include <cstring>
+#include <limits>
+#include <new>
+
+#include "ops/ir/numeric.h"
+
+namespace lathe {
+namespace {
+
+constexpr std::align_val_t kAlignment{64};
+constexpr std::size_t kTooLarge = std::numeric_limits<std::size_t>::max();
+
+std::shared_ptr<void> allocate_zeroed(std::size_t bytes) {
+  void* data = ::operator new(bytes, kAlignment);
+  std::memset(data, 0, bytes);
+  return {data, [](void* p) { ::operator delete(p, kAlignment); }};
+}
+
+std::complex<double> complex_element(const Tensor& tensor, std::int64_t i) {
+  if (tensor.dtype() == DType::c64) return tensor.view<std::complex<float>>()[static_cast<std::size_t>(i)];
+  if (tensor.dtype() == DType::c128) return tensor.view<std::complex<double>>()[static_cast<std::size_t>(i)];
+  return tensor.number(i);
+}
+
+/// Where one of the two is complex: a real takes the real part (a boolean: whether any part is not zero).
+void cast_complex(const Tensor& from, Tensor& to) {
+  for (std::int64_t i = 0; i < from.size(); ++i) {
+    const auto at = static_cast<std::size_t>(i);
+    const std::complex<double> value = complex_element(from, i);
+    if (to.dtype() == DType::c64) {
+      to.mutable_view<std::complex<float>>()[at] = std::complex<float>(value);
+    } else if (to.dtype() == DType::c128) {
+      to.mutable_view<std::complex<double>>()[at] = value;
+    } else if (to.dtype() == DType::boolean) {
+      to.mutable_view<bool>()[at] = value != 0.0;
+    } else {
+      const auto bits = std::bit_cast<std::uint64_t>(value.real());
+      numeric::store(to.dtype(), to.mutable_data(), i, numeric::convert(to.dtype(), DType::f64, bits));
+    }
+  }
+}
+
+}  // namespace
+
+std::int64_t Shape::elements() const {
+  bool empty_dim = false;
+  for (const std::int64_t d : dims()) {
+    if (d < 0) return -1;
+    empty_dim = empty_dim || d == 0;
+  }
+  if (empty_dim) return 0;
+  std::int64_t n = 1;
+  for (const std::int64_t d : dims()) {
+    if (__builtin_mul_overflow(n, d, &n)) return -1;
+  }
+  return n;
+}
+
+std::string Shape::to_string() const {
+  if (rank_ == 0) return "scalar";
+  std::string text;
+  for (const std::int64_t d : dims()) {
+    if (!text.empty()) text += 'x';
+    text += std::to_string(d);
+  }
+  return text;
+}
+
+std::size_t Tensor::byte_size(DType dtype, const Shape& shape) {
+  const std::int64_t elements = shape.elements();
+  if (elements < 0) return kTooLarge;
+  const auto n = static_cast<std::size_t>(elements);
+  const auto bits = static_cast<std::size_t>(dtype.bits());
+  if (dtype.is_packed()) return n / (8 / bits) + (n % (8 / bits) != 0 ? 1 : 0);
+  std::size_t bytes = 0;
+  return __builtin_mul_overflow(n, bits / 8, &bytes) ? kTooLarge : bytes;
+}
+
+Tensor::Tensor(DType dtype, const Shape& shape) : dtype_(dtype), shape_(shape) {
+  const std::size_t size = byte_size(dtype, shape);
+  if (size > static_cast<std::size_t>(std::numeric_limits<std::ptrdiff_t>::max())) throw std::bad_alloc();
+  if (dtype == DType::string) {
+    static_assert(sizeof(std::string) * 8 == 256);
+    auto strings = std::make_shared<std::vector<std::string>>(static_cast<std::size_t>(shape.elements()));
+    data_ = strings->data();
+    owner_ = std::move(strings);
+  } else if (dtype != DType::undefined) {
+    auto memory = allocate_zeroed(size);
+    data_ = memory.get();
+    owner_ = std::move(memory);
+  }
+}
+
+Result<Tensor> Tensor::try_make(DType dtype, const Shape& shape) noexcept {
+  try {
+    return Tensor(dtype, shape);
+  } catch (const std::bad_alloc&) {
+    return Error{ErrorCode::out_of_memory,
+                 "no memory for a tensor of " + std::string(dtype.name()) + " " + shape.to_string()};
+  }
+}
+
+Tensor Tensor::borrow(DType dtype, const Shape& shape, void* data) { return borrow(dtype, shape, data, nullptr); }
+
+Tensor Tensor::borrow(DType dtype, const Shape& shape, void* data, std::shared_ptr<const void> owner) {
+  assert(dtype != DType::string);
+  Tensor t;
+  t.dtype_ = dtype;
+  t.shape_ = shape;
+  t.data_ = data;
+  t.owner_ = std::move(owner);
+  return t;
+}
+
+Tensor Tensor::reshaped(const Shape& shape) const {
+  assert(shape.elements() == shape_.elements());
+  Tensor t = *this;
+  t.shape_ = shape;
+  return t;
+}
+
+Tensor Tensor::clone() const {
+  Tensor t(dtype_, shape_);
+  if (dtype_ == DType::string) {
+    const auto from = view<std::string>();
+    const auto to = t.mutable_view<std::string>();
+    for (std::size_t i = 0; i < from.size(); ++i) to[i] = from[i];
+  } else if (const std::size_t size = bytes(); size != 0) {
+    std::memcpy(t.data_, data_, size);
+  }
+  return t;
+}
+
+Tensor Tensor::cast(DType dtype) const {
+  if (dtype == dtype_) return clone();
+  assert(dtype_ != DType::string && dtype != DType::string);
+  Tensor t(dtype, shape_);
+  if (dtype_.is_complex() || dtype.is_complex()) {
+    cast_complex(*this, t);
+    return t;
+  }
+  const std::int64_t n = size();
+  for (std::int64_t i = 0; i < n; ++i) {
+    numeric::store(dtype, t.data_, i, numeric::convert(dtype, dtype_, numeric::load(dtype_, data_, i)));
+  }
+  return t;
+}
+
+double Tensor::number(std::int64_t i) const {
+  assert(i >= 0 && i < size());
+  return std::bit_cast<double>(numeric::convert(DType::f64, dtype_, numeric::load(dtype_, data_, i)));
+}
+
+std::int64_t Tensor::integer(std::int64_t i) const {
+  assert(i >= 0 && i < size());
+  return static_cast<std::int64_t>(numeric::convert(DType::i64, dtype_, numeric::load(dtype_, data_, i)));
+}
+
+const Tensor& Value::tensor() const {
+  static const Tensor kNone;
+  const auto* tensor = std::get_if<Tensor>(&value_);
+  return tensor != nullptr ? *tensor : kNone;
+}
+
+const Sequence& Value::sequence() const {
+  static const Sequence kNone;
+  const auto* sequence = std::get_if<std::shared_ptr<Sequence>>(&value_);
+  return sequence != nullptr ? **sequence : kNone;
+}
+
+const Optional& Value::optional() const {
+  static const Optional kNone;
+  const auto* optional = std::get_if<Optional>(&value_);
+  return optional != nullptr ? *optional : kNone;
+}
+
+const Map& Value::map() const {
+  static const Map kNone;
+  const auto* map = std::get_if<std::shared_ptr<Map>>(&value_);
+  return map != nullptr ? **map : kNone;
+}
+
+}  // namespace lathe
