@@ -1,4 +1,4 @@
-# Build options, the warnings every target gets, and lathe_library(): one static library per folder.
+# Build options, the flags every target gets, and lathe_library(): one static library per folder.
 option(LATHE_BUILD_TESTS "Build the tests" ON)
 option(LATHE_BUILD_CLI "Build the lathe command" ON)
 option(LATHE_BUILD_EXAMPLES "Build the examples" ON)
@@ -16,13 +16,21 @@ find_program(LLD ld.lld)
 if(LLD)
   add_link_options(-fuse-ld=lld)
 endif()
-if(LATHE_SANITIZE)
-  add_compile_options(-fsanitize=${LATHE_SANITIZE} -fno-omit-frame-pointer -fno-sanitize-recover=all)
-  add_link_options(-fsanitize=${LATHE_SANITIZE})
-endif()
+
+# Contraction stays off, so that the bits never depend on what the compiler of this build could fuse.
+add_compile_options(-ffp-contract=off -ffunction-sections -fdata-sections)
+add_link_options(-Wl,--gc-sections)
 
 add_library(lathe_warnings INTERFACE)
-target_compile_options(lathe_warnings INTERFACE -Wall -Wextra -Wpedantic -Werror -Wshadow -Wnon-virtual-dtor -Wcast-qual)
+target_compile_options(lathe_warnings INTERFACE -Wall -Wextra -Wpedantic -Wshadow -Wnon-virtual-dtor -Wcast-qual)
+if(LATHE_SANITIZE)
+  # No vptr check: jit/ is compiled without typeinfo, as LLVM is.
+  add_compile_options(-fsanitize=${LATHE_SANITIZE} -fno-sanitize=vptr -fno-sanitize-recover=all -fno-omit-frame-pointer)
+  add_compile_definitions(_GLIBCXX_ASSERTIONS)
+  add_link_options(-fsanitize=${LATHE_SANITIZE})
+else()
+  target_compile_options(lathe_warnings INTERFACE -Werror)  # instrumented code makes g++ warn of what is not there
+endif()
 
 # lathe_library(NAME SOURCES... ): a static library of this folder, with the public headers and the root on its path.
 function(lathe_library name)
