@@ -4,11 +4,13 @@
 #include <cstdint>
 #include <string_view>
 
+#include <lathe/export.h>
+
 namespace lathe {
 
 /// The element type of a tensor. The codes are ONNX's (`TensorProto.DataType`), so they are stable in files and across
 /// releases. A DType converts to its code, so it can be switched over and compared.
-class DType {
+class LATHE_API DType {
  public:
   enum Code : std::uint8_t {
     undefined = 0,

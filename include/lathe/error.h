@@ -7,6 +7,8 @@
 #include <type_traits>
 #include <utility>
 
+#include <lathe/export.h>
+
 namespace lathe {
 
 enum class ErrorCode {
@@ -24,7 +26,7 @@ enum class ErrorCode {
 };
 
 /// The name of a code as written here.
-[[nodiscard]] std::string_view to_string(ErrorCode code);
+[[nodiscard]] LATHE_API std::string_view to_string(ErrorCode code);
 
 /// What went wrong: a code for programs, a message for people that names the place, what was expected and what came.
 struct Error {
@@ -100,7 +102,7 @@ class [[nodiscard]] Result<void> {
 namespace lathe {
 
 /// Thrown by the wrappers without `try_`, in the application's own code.
-class Exception : public std::exception {
+class LATHE_API Exception : public std::exception {
  public:
   explicit Exception(Error error) : error_(std::move(error)) {}
   [[nodiscard]] const char* what() const noexcept override { return error_.message.c_str(); }

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include <lathe/dtype.h>
+#include <lathe/export.h>
 
 namespace lathe {
 
@@ -17,7 +18,7 @@ struct Dim {
 
 /// What a model declares of an input or output. For sequences, optionals and maps `dtype` and `dims` speak of the tensors
 /// inside.
-struct ValueInfo {
+struct LATHE_API ValueInfo {
   enum class Kind : std::uint8_t { tensor, sequence, optional, map, optional_sequence };
 
   std::string name;

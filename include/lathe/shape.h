@@ -7,10 +7,12 @@
 #include <span>
 #include <string>
 
+#include <lathe/export.h>
+
 namespace lathe {
 
 /// The extents of a tensor, outermost first. Rank 0 is a scalar. Extents are never negative in a tensor's shape.
-class Shape {
+class LATHE_API Shape {
  public:
   static constexpr int kMaxRank = 16;
 

@@ -16,6 +16,7 @@
 
 #include <lathe/dtype.h>
 #include <lathe/error.h>
+#include <lathe/export.h>
 #include <lathe/shape.h>
 
 namespace lathe {
@@ -48,7 +49,7 @@ inline constexpr DType dtype_of = detail::DTypeOf<T>::value;
 /// A dense row-major array. Copies share the memory; what one copy writes the others see. Owned memory is released with
 /// the last copy; borrowed memory must outlive every copy. Distinct tensors may be used from distinct threads; sharing
 /// one is safe as long as nobody writes.
-class Tensor {
+class LATHE_API Tensor {
  public:
   /// No tensor: `defined()` is false.
   Tensor() = default;
@@ -138,7 +139,7 @@ struct Optional {
 };
 
 /// What flows in and out of a model: nearly always a Tensor.
-class Value {
+class LATHE_API Value {
  public:
   Value() = default;
   Value(Tensor tensor) : value_(std::move(tensor)) {}                                       // NOLINT

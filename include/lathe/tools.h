@@ -1,0 +1,136 @@
+// Tools for programs about models: graphs as text and pictures, how each node runs, the operator table, tensor files.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <lathe/engine.h>
+#include <lathe/error.h>
+#include <lathe/export.h>
+#include <lathe/tensor.h>
+
+namespace lathe::tools {
+
+// ---- graphs ----
+
+/// Which graph: as the file says it, as the engine keeps it after the passes that need no shapes, or as it is for the
+/// given shapes after all passes.
+enum class Stage : std::uint8_t { imported, frozen, specialized };
+
+/// `text` parses back to the same graph (large constants aside); `dot` is for Graphviz; `html` is one page that needs
+/// nothing beside it.
+enum class GraphFormat : std::uint8_t { text, dot, html };
+
+/// The graph of a file before any pass.
+LATHE_API Result<std::string> try_imported_graph(const std::string& path, GraphFormat format,
+                                                 const LoadOptions& load = {}) noexcept;
+/// The graph of an engine. Stage::specialized needs the shapes of all inputs that are not fixed.
+LATHE_API Result<std::string> try_graph(const Engine& engine, Stage stage, GraphFormat format,
+                                        const Shapes& shapes = {}) noexcept;
+
+/// One execution of a pass.
+struct PassRecord {
+  std::string name;
+  std::string stage;  ///< "load" or "specialize"
+  double seconds = 0;
+  std::size_t nodes_before = 0;
+  std::size_t nodes_after = 0;
+  std::size_t changes = 0;  ///< rewrites made
+  bool switched_off = false;
+};
+/// The passes of the load and, with shapes, of specializing to them; in the order they ran.
+LATHE_API Result<std::vector<PassRecord>> try_passes(const Engine& engine, const Shapes& shapes = {}) noexcept;
+
+// ---- how a plan runs ----
+
+/// A backend that did not take a step, and why.
+struct Decline {
+  std::string backend;
+  std::string reason;
+};
+
+/// One step of a plan.
+struct StepRecord {
+  std::string name;                    ///< of the node that the step is named after
+  std::vector<std::string> nodes;      ///< names of all the nodes it runs
+  std::vector<std::string> operators;  ///< their operators, in the same order
+  std::string backend;               ///< "jit", "onednn", "plain"; "region" for control flow; "view" where nothing runs
+  std::string kernel;                ///< its kind: "loop", "gemv", "convolution", …
+  std::vector<std::string> outputs;  ///< the facts of what it writes: "f32[1,64,56,56]{0,2,3,1}"
+  std::vector<Decline> declines;     ///< backends asked before the one that took it
+  bool allocates = false;            ///< takes memory at run time
+  std::string why_not_real_time;     ///< empty where it can run in a real-time session
+  std::size_t scratch_bytes = 0;
+};
+
+/// A plan, for people to read.
+struct PlanRecord {
+  std::vector<StepRecord> steps;
+  std::size_t arena_bytes = 0;
+  std::size_t kernels = 0;  ///< compiled kernels among the steps
+};
+
+/// The plan for these shapes, made where it is not there yet. Parts whose shapes depend on data are listed node by
+/// node.
+LATHE_API Result<PlanRecord> try_explain(const Engine& engine, const Shapes& shapes) noexcept;
+
+// ---- operators ----
+
+struct OperatorInfo {
+  std::string name;
+  std::string domain;  ///< "" is ONNX's default domain
+  int since = 1;       ///< the newest opset that changed it; older forms are upgraded
+  std::string how;     ///< "lower", "expr", "kernel" or "region"
+};
+/// Every operator of this build, by domain and name.
+[[nodiscard]] LATHE_API std::vector<OperatorInfo> operators();
+
+// ---- tensor files ----
+
+/// A tensor and its name in an archive.
+struct NamedTensor {
+  std::string name;
+  Tensor tensor;
+};
+
+/// NumPy's .npy, either byte order and memory order. Types that NumPy lacks are written wider, without loss: bfloat16,
+/// float8 and float4 as float32, 4- and 2-bit integers as int8 or uint8. Strings are written as fixed-width unicode
+/// ("<U").
+LATHE_API Result<Tensor> try_read_npy(const std::string& path) noexcept;
+LATHE_API Result<Tensor> try_parse_npy(std::span<const std::byte> bytes) noexcept;
+LATHE_API Result<void> try_write_npy(const std::string& path, const Tensor& tensor) noexcept;
+LATHE_API Result<std::vector<std::byte>> try_format_npy(const Tensor& tensor) noexcept;
+
+/// NumPy's .npz: a zip archive of .npy files, in its order. A file may hold up to `limit` bytes once unpacked.
+inline constexpr std::uint64_t kArchiveLimit = std::uint64_t{8} << 30;
+LATHE_API Result<std::vector<NamedTensor>> try_read_npz(const std::string& path,
+                                                        std::uint64_t limit = kArchiveLimit) noexcept;
+LATHE_API Result<std::vector<NamedTensor>> try_parse_npz(std::span<const std::byte> bytes,
+                                                         std::uint64_t limit = kArchiveLimit) noexcept;
+LATHE_API Result<void> try_write_npz(const std::string& path, std::span<const NamedTensor> tensors) noexcept;
+
+/// A value in ONNX's test-data form (`input_0.pb`): a tensor, sequence, optional or map message. The kind is not
+/// written in the file: it is that of the model's input or output.
+LATHE_API Result<NamedValue> try_read_onnx_value(const std::string& path, ValueInfo::Kind kind) noexcept;
+
+#if defined(__cpp_exceptions)
+[[nodiscard]] inline std::string graph(const Engine& engine, Stage stage, GraphFormat format,
+                                       const Shapes& shapes = {}) {
+  return unwrap(try_graph(engine, stage, format, shapes));
+}
+[[nodiscard]] inline PlanRecord explain(const Engine& engine, const Shapes& shapes) {
+  return unwrap(try_explain(engine, shapes));
+}
+[[nodiscard]] inline Tensor read_npy(const std::string& path) { return unwrap(try_read_npy(path)); }
+inline void write_npy(const std::string& path, const Tensor& tensor) { unwrap(try_write_npy(path, tensor)); }
+[[nodiscard]] inline std::vector<NamedTensor> read_npz(const std::string& path) { return unwrap(try_read_npz(path)); }
+inline void write_npz(const std::string& path, std::span<const NamedTensor> tensors) {
+  unwrap(try_write_npz(path, tensors));
+}
+#endif
+
+}  // namespace lathe::tools
