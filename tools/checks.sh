@@ -1,7 +1,8 @@
+# shellcheck shell=bash disable=SC2154
 # What CI checks besides the tests, one function per stage; sourced by ./dev check.
 
 check_format() {
-  git ls-files -z '*.h' '*.cpp' | xargs -0 -r clang-format-14 --dry-run -Werror || fail "run ./dev format"
+  git ls-files -z '*.h' '*.cpp' | xargs -0 -r clang-format-14 --dry-run -Werror || fail "run ./dev format and commit what it changes"
 }
 
 check_includes() { .venv/bin/python tools/check_includes.py; }
@@ -40,7 +41,8 @@ run_checks() {
     declare -F "check_$stage" >/dev/null || fail "no check is called '$stage'; there are format, includes, tidy, asan, tsan"
     start=$SECONDS
     say "== Check: $stage"
-    "check_$stage" || fail "check '$stage' failed"
+    trap 'status=$?; [ $status = 0 ] || say "dev: check '"$stage"' failed"; exit $status' EXIT
+    "check_$stage"
     say "== $stage is clean ($((SECONDS - start)) s)"
   done
 }
