@@ -66,6 +66,7 @@ struct ValueDef {
   std::string name;
   NodeId producer = kNone;          ///< kNone for graph inputs and constants
   Tensor constant;                  ///< defined for constants
+  Tensor default_value;             ///< defined for graph inputs that a caller may leave out
   std::optional<Fact> fact;         ///< once inferred; at load, where provable
   std::optional<Tensor> known;      ///< a value that follows from shapes alone, once inferred
   std::optional<ValueInfo> declared;  ///< what the file says
