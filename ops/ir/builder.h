@@ -1,4 +1,5 @@
-// Builder: appends nodes to a graph and infers their facts as it goes; Patch: a rewrite that is checked before it is applied.
+// Builder: appends nodes to a graph and infers their facts as it goes; Patch: a rewrite that is checked before it is
+// applied.
 #pragma once
 
 #include <initializer_list>
@@ -10,8 +11,8 @@
 
 namespace lathe::ops {
 
-/// Says operators in simpler ones. Where all inputs of a node have facts, its outputs get theirs at once; where it folds
-/// (shape arithmetic over known values) the outputs' `known` value too.
+/// Says operators in simpler ones. Where all inputs of a node have facts, its outputs get theirs at once; where it
+/// folds (shape arithmetic over known values) the outputs' `known` value too.
 class Builder {
  public:
   /// New nodes are named `prefix/Op`.
@@ -50,21 +51,22 @@ class Builder {
   ValueId reduce(std::string_view name, ValueId a, std::vector<std::int64_t> axes, bool keep_dims = true);
   ValueId unsqueeze(ValueId a, std::vector<std::int64_t> axes);
   ValueId squeeze(ValueId a, std::vector<std::int64_t> axes);
-  ValueId reshape(ValueId a, ValueId shape);                      ///< shape: a 1-D i64 value
-  ValueId reshape(ValueId a, std::vector<std::int64_t> shape);    ///< 0 copies a dim, -1 is the rest
-  ValueId shape_of(ValueId a);                                    ///< 1-D i64, follows the shape at plan time
-  ValueId shape_of(ValueId a, int begin, int end);                ///< dims [begin, end)
+  ValueId reshape(ValueId a, ValueId shape);                    ///< shape: a 1-D i64 value
+  ValueId reshape(ValueId a, std::vector<std::int64_t> shape);  ///< 0 copies a dim, -1 is the rest
+  ValueId shape_of(ValueId a);                                  ///< 1-D i64, follows the shape at plan time
+  ValueId shape_of(ValueId a, int begin, int end);              ///< dims [begin, end)
   ValueId concat(std::vector<ValueId> parts, int axis);
-  ValueId slice(ValueId a, std::vector<std::int64_t> starts, std::vector<std::int64_t> ends, std::vector<std::int64_t> axes,
-                std::vector<std::int64_t> steps = {});
+  ValueId slice(ValueId a, std::vector<std::int64_t> starts, std::vector<std::int64_t> ends,
+                std::vector<std::int64_t> axes, std::vector<std::int64_t> steps = {});
 
  private:
   Graph& graph_;
   std::string prefix_;
 };
 
-/// A rewrite of a graph: new nodes through `build()`, then values to put in the place of others. `apply` verifies that each
-/// replacement has the dtype and shape of what it replaces (where both are known) and rewires; nothing changes before.
+/// A rewrite of a graph: new nodes through `build()`, then values to put in the place of others. `apply` verifies that
+/// each replacement has the dtype and shape of what it replaces (where both are known) and rewires; nothing changes
+/// before.
 class Patch {
  public:
   Patch(Graph& graph, std::string prefix) : graph_(graph), builder_(graph, std::move(prefix)) {}

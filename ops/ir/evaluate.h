@@ -21,8 +21,18 @@ Facts infer_node(const Node& node, std::span<const Fact* const> inputs, std::spa
 /// other pure operator when all its inputs' values are known and its outputs are small.
 bool follows_from_shapes(const Graph& graph, NodeId id);
 
-/// Infers every node of a graph whose inputs have facts, in order; sets facts and known values. Nodes whose shape inputs are
-/// unknown, dynamic and region nodes must not be in it: Failure. Layouts that values already have are kept where the rank fits.
+/// The fact of a value at run time.
+Fact fact_of(const Value& value);
+
+/// Shape and Size from the fact of their input alone.
+std::vector<Value> evaluate_shape(const OpView& op);
+
+/// Infers one node whose inputs have facts: sets its outputs' facts and, where they follow from shapes, known values.
+void infer_one(Graph& graph, NodeId id);
+
+/// Infers every node of a graph whose inputs have facts, in order; sets facts and known values. Nodes whose shape
+/// inputs are unknown, dynamic and region nodes must not be in it: Failure. Layouts that values already have are kept
+/// where the rank fits.
 void infer_graph(Graph& graph);
 
 }  // namespace lathe::ops

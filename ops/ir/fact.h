@@ -18,7 +18,9 @@ struct Layout {
 
   /// The layout that keeps dim 1 innermost: 0, 2, 3, …, 1.
   static Layout channels_last(int rank);
-  [[nodiscard]] int dim_at(int position) const { return row_major ? position : order[static_cast<std::size_t>(position)]; }
+  [[nodiscard]] int dim_at(int position) const {
+    return row_major ? position : order[static_cast<std::size_t>(position)];
+  }
   friend bool operator==(const Layout& a, const Layout& b);
 };
 

@@ -25,8 +25,8 @@ using NodeId = std::int32_t;
 inline constexpr std::int32_t kNone = -1;  ///< an omitted input or output; no node
 
 /// The value of an attribute.
-using AttrValue = std::variant<std::int64_t, double, std::string, Tensor, std::vector<std::int64_t>, std::vector<double>,
-                               std::vector<std::string>, std::vector<Tensor>, ValueInfo>;
+using AttrValue = std::variant<std::int64_t, double, std::string, Tensor, std::vector<std::int64_t>,
+                               std::vector<double>, std::vector<std::string>, std::vector<Tensor>, ValueInfo>;
 
 /// The attributes that a node states (those it leaves out have the schema's default), ordered by name.
 class Attributes {
@@ -46,8 +46,8 @@ class Attributes {
   std::vector<std::pair<std::string, AttrValue>> list_;
 };
 
-/// An operator applied. Subgraphs (If, Loop, Scan) see outer values only through `captures`: the last `captures` inputs of
-/// the node are, in the same order, the last inputs of every one of its subgraphs.
+/// An operator applied. Subgraphs (If, Loop, Scan) see outer values only through `captures`: the last `captures` inputs
+/// of the node are, in the same order, the last inputs of every one of its subgraphs.
 struct Node {
   const OpDef* op = nullptr;
   std::string name;
@@ -64,11 +64,11 @@ struct Node {
 /// A tensor (or sequence, optional, map) that flows along the edges.
 struct ValueDef {
   std::string name;
-  NodeId producer = kNone;          ///< kNone for graph inputs and constants
-  Tensor constant;                  ///< defined for constants
-  Tensor default_value;             ///< defined for graph inputs that a caller may leave out
-  std::optional<Fact> fact;         ///< once inferred; at load, where provable
-  std::optional<Tensor> known;      ///< a value that follows from shapes alone, once inferred
+  NodeId producer = kNone;            ///< kNone for graph inputs and constants
+  Tensor constant;                    ///< defined for constants
+  Tensor default_value;               ///< defined for graph inputs that a caller may leave out
+  std::optional<Fact> fact;           ///< once inferred; at load, where provable
+  std::optional<Tensor> known;        ///< a value that follows from shapes alone, once inferred
   std::optional<ValueInfo> declared;  ///< what the file says
 
   [[nodiscard]] bool is_constant() const { return constant.defined(); }
@@ -125,8 +125,9 @@ class Graph {
   std::vector<ValueDef> values_;
 };
 
-/// Checks the structure: every value has one producer or is an input or constant, indices are in range, no cycles, arity
-/// and attributes fit the schemas, subgraph inputs fit captures. Failure (ErrorCode::invalid_model) naming the place.
+/// Checks the structure: every value has one producer or is an input or constant, indices are in range, no cycles,
+/// arity and attributes fit the schemas, subgraph inputs fit captures. Failure (ErrorCode::invalid_model) naming the
+/// place.
 void verify(const Graph& graph);
 
 /// Whether `value` feeds a graph output.

@@ -9,11 +9,12 @@
 
 namespace lathe::ops {
 
-/// The inputs and outputs of one node at run time. Memory is row-major, aligned to the element only. Packed dtypes (4 and 2
-/// bits) lie packed. A kernel may throw Failure: the runtime turns it into an Error that names the node.
+/// The inputs and outputs of one node at run time. Memory is row-major, aligned to the element only. Packed dtypes (4
+/// and 2 bits) lie packed. A kernel may throw Failure: the runtime turns it into an Error that names the node.
 class KernelContext {
  public:
-  KernelContext(const OpView& op, std::span<const Value> inputs, std::span<Value> outputs) : op_(op), inputs_(inputs), outputs_(outputs) {}
+  KernelContext(const OpView& op, std::span<const Value> inputs, std::span<Value> outputs)
+      : op_(op), inputs_(inputs), outputs_(outputs) {}
 
   [[nodiscard]] const OpView& op() const { return op_; }
   [[nodiscard]] bool has(int i) const { return op_.has(i); }
@@ -39,7 +40,8 @@ class KernelContext {
   void set(int i, Value value) { outputs_[static_cast<std::size_t>(i)] = std::move(value); }
 
   /// Runs body(begin, end) over parts of [0, count) on the run's threads; each part has at least `grain` items.
-  void parallel(std::int64_t count, std::int64_t grain, const std::function<void(std::int64_t, std::int64_t)>& body) const {
+  void parallel(std::int64_t count, std::int64_t grain,
+                const std::function<void(std::int64_t, std::int64_t)>& body) const {
     if (parallel_ && count > grain) {
       parallel_(count, grain, body);
     } else if (count > 0) {
@@ -59,22 +61,35 @@ class KernelContext {
   std::span<Value> outputs_;
 };
 
-/// Calls fn with a null pointer of the C++ type of a dtype (f16 and bf16 as themselves are not among them); Failure for others.
+/// Calls fn with a null pointer of the C++ type of a dtype (f16 and bf16 as themselves are not among them); Failure for
+/// others.
 template <class Fn>
 auto dispatch_numeric(DType dtype, Fn&& fn) {
   switch (dtype) {
-    case DType::f32: return fn(static_cast<float*>(nullptr));
-    case DType::f64: return fn(static_cast<double*>(nullptr));
-    case DType::i8: return fn(static_cast<std::int8_t*>(nullptr));
-    case DType::i16: return fn(static_cast<std::int16_t*>(nullptr));
-    case DType::i32: return fn(static_cast<std::int32_t*>(nullptr));
-    case DType::i64: return fn(static_cast<std::int64_t*>(nullptr));
-    case DType::u8: return fn(static_cast<std::uint8_t*>(nullptr));
-    case DType::u16: return fn(static_cast<std::uint16_t*>(nullptr));
-    case DType::u32: return fn(static_cast<std::uint32_t*>(nullptr));
-    case DType::u64: return fn(static_cast<std::uint64_t*>(nullptr));
-    case DType::boolean: return fn(static_cast<bool*>(nullptr));
-    default: fail(ErrorCode::unsupported, "dtype {} is not supported here", dtype);
+    case DType::f32:
+      return fn(static_cast<float*>(nullptr));
+    case DType::f64:
+      return fn(static_cast<double*>(nullptr));
+    case DType::i8:
+      return fn(static_cast<std::int8_t*>(nullptr));
+    case DType::i16:
+      return fn(static_cast<std::int16_t*>(nullptr));
+    case DType::i32:
+      return fn(static_cast<std::int32_t*>(nullptr));
+    case DType::i64:
+      return fn(static_cast<std::int64_t*>(nullptr));
+    case DType::u8:
+      return fn(static_cast<std::uint8_t*>(nullptr));
+    case DType::u16:
+      return fn(static_cast<std::uint16_t*>(nullptr));
+    case DType::u32:
+      return fn(static_cast<std::uint32_t*>(nullptr));
+    case DType::u64:
+      return fn(static_cast<std::uint64_t*>(nullptr));
+    case DType::boolean:
+      return fn(static_cast<bool*>(nullptr));
+    default:
+      fail(ErrorCode::unsupported, "dtype {} is not supported here", dtype);
   }
 }
 

@@ -1,8 +1,7 @@
 // LoopBuilder: turns operators' `expr` hooks into a loops::Kernel, inlining the nodes of a fused group into each other.
 #pragma once
 
-#include <functional>
-#include <map>
+#include <array>
 #include <span>
 #include <vector>
 
@@ -21,7 +20,7 @@ struct Scalar {
 struct Coord {
   std::int64_t base = 0;
   loops::Dims coef{};
-  int indirect = -1;                ///< an i64 instruction; -1 for none
+  int indirect = -1;                 ///< an i64 instruction; -1 for none
   std::int64_t indirect_extent = 0;  ///< bound that the index is checked against; negative indices count from it
 
   Coord& operator+=(const Coord& other);
@@ -58,11 +57,11 @@ class LoopBuilder {
   [[nodiscard]] Coords broadcast_coords(int i, const Coords& at) const;
 
   // Instructions. Binary operands have one dtype; comparisons give booleans.
-  Scalar constant(DType dtype, double value);    ///< part of the structure
+  Scalar constant(DType dtype, double value);  ///< part of the structure
   Scalar constant_int(DType dtype, std::int64_t value);
-  Scalar number(DType dtype, double value);      ///< known at plan time, an argument of the kernel
+  Scalar number(DType dtype, double value);  ///< known at plan time, an argument of the kernel
   Scalar number_int(DType dtype, std::int64_t value);
-  Scalar coordinate(const Coord& c);             ///< a coordinate as an i64 value
+  Scalar coordinate(const Coord& c);  ///< a coordinate as an i64 value
   Scalar unary(loops::Op op, Scalar a);
   Scalar binary(loops::Op op, Scalar a, Scalar b);
   Scalar select(Scalar condition, Scalar a, Scalar b);
@@ -70,8 +69,8 @@ class LoopBuilder {
   Scalar cast(Scalar a, DType to);
   [[nodiscard]] DType dtype(Scalar a) const;
 
-  /// Coordinates of input 0 whose reduced axes are the kernel's inner loop variables and whose other axes are taken in order
-  /// from `at` (dims kept with extent 1 are skipped when keep_dims).
+  /// Coordinates of input 0 whose reduced axes are the kernel's inner loop variables and whose other axes are taken in
+  /// order from `at` (dims kept with extent 1 are skipped when keep_dims).
   Coords reduced(std::span<const int> axes, const Coords& at, bool keep_dims);
   /// The kernel's inner loop variables for a contraction with these extents (k; or channel, row, column).
   std::vector<Coord> inner(std::span<const std::int64_t> extents);
@@ -94,10 +93,10 @@ class LoopBuilder {
 
 /// A set of nodes to become one kernel.
 struct Group {
-  std::vector<NodeId> nodes;      ///< in topological order
-  std::vector<ValueId> outputs;   ///< values of these nodes that are stored
-  ValueId domain = kNone;         ///< the value whose shape the loops walk: an output, or the reduced input
-  std::vector<int> reduced;       ///< axes of `domain` that are inner dims (empty for pointwise groups and contractions)
+  std::vector<NodeId> nodes;     ///< in topological order
+  std::vector<ValueId> outputs;  ///< values of these nodes that are stored
+  ValueId domain = kNone;        ///< the value whose shape the loops walk: an output, or the reduced input
+  std::vector<int> reduced;      ///< axes of `domain` that are inner dims (empty for pointwise groups and contractions)
 };
 
 /// A built kernel and which values its buffers are, inputs and outputs alike.
@@ -106,12 +105,11 @@ struct GroupKernel {
   std::vector<ValueId> buffers;
 };
 
-/// The fact of a value while a plan is made.
-using FactOf = std::function<const Fact&(ValueId)>;
-using ValueOf = std::function<const Tensor*(ValueId)>;
+/// The group of one `expr` node that stores its output `output`.
+Group single_node_group(const Graph& graph, NodeId id, int output);
 
-/// Builds the group's kernel for the facts in `graph` (every value's fact must be inferred). Throws NotFusable where the
-/// nodes cannot share one loop nest. The kernel is canonical.
+/// Builds the group's kernel for the facts in `graph` (every value's fact must be inferred). Throws NotFusable where
+/// the nodes cannot share one loop nest. The kernel is canonical.
 GroupKernel build_kernel(const Graph& graph, const Group& group);
 
 /// The facts and known values of a node's inputs and outputs, gathered from a graph whose facts are inferred.
@@ -119,6 +117,8 @@ class NodeFacts {
  public:
   NodeFacts(const Graph& graph, NodeId id);
   [[nodiscard]] OpView view() const { return {node_, inputs_, values_, outputs_}; }
+  [[nodiscard]] std::span<const Fact* const> inputs() const { return inputs_; }
+  [[nodiscard]] std::span<const Tensor* const> values() const { return values_; }
 
  private:
   const Node& node_;

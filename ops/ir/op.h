@@ -24,7 +24,8 @@ using Facts = std::vector<Fact>;
 enum class AttrKind : std::uint8_t { integer, number, string, tensor, integers, numbers, strings, tensors, type };
 
 /// An attribute of the schema: its name, kind and default. `{"axis", -1}`, `{"alpha", 0.01}`, `{"mode", "constant"}`,
-/// `{"perm", AttrKind::integers}` (no default: absent unless stated), `{"to", AttrKind::integer, Attribute::kRequired}`.
+/// `{"perm", AttrKind::integers}` (no default: absent unless stated), `{"to", AttrKind::integer,
+/// Attribute::kRequired}`.
 struct Attribute {
   static constexpr bool kRequired = true;
 
@@ -38,8 +39,10 @@ struct Attribute {
 
   constexpr Attribute(std::string_view n, int v) : name(n), kind(AttrKind::integer), has_default(true), integer(v) {}
   constexpr Attribute(std::string_view n, double v) : name(n), kind(AttrKind::number), has_default(true), number(v) {}
-  constexpr Attribute(std::string_view n, const char* v) : name(n), kind(AttrKind::string), has_default(true), string(v) {}
-  constexpr Attribute(std::string_view n, AttrKind k, bool is_required = false) : name(n), kind(k), required(is_required) {}
+  constexpr Attribute(std::string_view n, const char* v)
+      : name(n), kind(AttrKind::string), has_default(true), string(v) {}
+  constexpr Attribute(std::string_view n, AttrKind k, bool is_required = false)
+      : name(n), kind(k), required(is_required) {}
 };
 
 /// How many inputs or outputs an operator takes: exactly n, or between two bounds.
@@ -65,8 +68,8 @@ struct OpDef {
   std::span<const std::string_view> subgraphs = {};  ///< names of the graph attributes, for region operators
   int since = 1;  ///< the newest opset in which the operator's form changed; older forms are upgraded at import
 
-  /// Bit i: `infer` reads the value of input i (the target shape of Reshape). While such a value is unknown until run time,
-  /// the node runs on its own, between statically planned parts.
+  /// Bit i: `infer` reads the value of input i (the target shape of Reshape). While such a value is unknown until run
+  /// time, the node runs on its own, between statically planned parts.
   std::uint32_t shape_inputs = 0;
   /// The output's shape depends on data beyond shape_inputs (NonZero): `kernel` allocates its outputs.
   bool dynamic_output = false;
@@ -76,10 +79,11 @@ struct OpDef {
   /// Output facts from concrete input facts. Failure, naming the node and the rule, where the inputs are wrong.
   Facts (*infer)(const OpView&) = nullptr;
   /// The operator said in simpler ones, on concrete facts. It may depend on ranks, dtypes, attributes, constants and on
-  /// which extents are 0 or 1, never on other extents: take those from Builder::shape_of, so that one lowering serves every shape.
+  /// which extents are 0 or 1, never on other extents: take those from Builder::shape_of, so that one lowering serves
+  /// every shape.
   std::vector<ValueId> (*lower)(const OpView&, Builder&) = nullptr;
-  /// Output `output` at coordinates `at` as an expression: called once per fused use. Numbers that depend on extents must be
-  /// `number`s or coordinates, never constants.
+  /// Output `output` at coordinates `at` as an expression: called once per fused use. Numbers that depend on extents
+  /// must be `number`s or coordinates, never constants.
   Scalar (*expr)(const OpView&, LoopBuilder&, int output, const Coords& at) = nullptr;
   /// Plain C++ on row-major memory; see KernelContext.
   void (*kernel)(KernelContext&) = nullptr;
