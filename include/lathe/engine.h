@@ -49,7 +49,7 @@ class Inputs {
 
 /// The outputs of a run, in the model's order or in that of RunOptions::outputs. They own their memory and outlive the
 /// engine.
-class LATHE_API Outputs {
+class Outputs {
  public:
   Outputs() = default;
   explicit Outputs(std::vector<NamedValue> values) : values_(std::move(values)) {}
@@ -60,11 +60,21 @@ class LATHE_API Outputs {
   [[nodiscard]] auto end() const { return values_.end(); }
 
   /// The output of that name, or null.
-  [[nodiscard]] const Value* find(std::string_view name) const;
+  [[nodiscard]] const Value* find(std::string_view name) const {
+    for (const NamedValue& output : values_) {
+      if (output.name == name) return &output.value;
+    }
+    return nullptr;
+  }
   /// The output at that position or of that name; where there is none, a value whose tensor is not defined().
-  [[nodiscard]] const Value& operator[](std::size_t index) const;
+  [[nodiscard]] const Value& operator[](std::size_t index) const {
+    return index < values_.size() ? values_[index].value : none();
+  }
   [[nodiscard]] const Value& operator[](int index) const { return (*this)[static_cast<std::size_t>(index)]; }
-  [[nodiscard]] const Value& operator[](std::string_view name) const;
+  [[nodiscard]] const Value& operator[](std::string_view name) const {
+    const Value* value = find(name);
+    return value ? *value : none();
+  }
 
 #if defined(__cpp_exceptions)
   /// The same; throws where there is none.
@@ -75,6 +85,10 @@ class LATHE_API Outputs {
 #endif
 
  private:
+  static const Value& none() {
+    static const Value value;
+    return value;
+  }
   std::vector<NamedValue> values_;
 };
 
