@@ -1,0 +1,73 @@
+// The passes: what they are given, the one ordered list, and how they are timed, verified and switched.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "ops/ir/graph.h"
+#include "ops/ir/loop_builder.h"
+#include "ops/ir/op.h"
+
+namespace lathe::passes {
+
+/// What a target likes, as far as passes need to know.
+class TargetInfo {
+ public:
+  virtual ~TargetInfo() = default;
+  /// Whether convolutions run best with channels innermost.
+  [[nodiscard]] virtual bool prefers_channels_last() const = 0;
+};
+
+/// One execution of a pass.
+struct Record {
+  std::string_view pass;
+  bool at_load = false;
+  bool switched_off = false;
+  double seconds = 0;
+  std::size_t nodes_before = 0;
+  std::size_t nodes_after = 0;
+  std::size_t changes = 0;
+};
+
+/// Runs a node on constants: large ones through compiled code. Supplied by the runtime.
+using Evaluate = std::function<std::vector<Value>(const ops::Node&, std::span<const Value>)>;
+
+struct Context {
+  Evaluate evaluate;
+  const TargetInfo* target = nullptr;
+  std::string switches;                           ///< "-graph_fuse,-alter_op_layout"; "-all"
+  std::size_t fold_bytes = std::size_t{1} << 30;  ///< what folding may add to the constants in all
+  std::chrono::steady_clock::time_point deadline = std::chrono::steady_clock::time_point::max();
+  std::vector<Record>* records = nullptr;  ///< one entry per pass run; may be null
+};
+
+/// A pass: rewrites a graph in place and says how many changes it made.
+struct Pass {
+  std::string_view name;
+  bool at_load;  ///< runs once, before shapes are known; else once per structure, on inferred facts
+  bool always;   ///< makes the graph executable: cannot be switched off
+  std::size_t (*run)(ops::Graph&, Context&);
+};
+
+/// Every pass in the order they run.
+std::span<const Pass> all_passes();
+
+/// The shape-free passes, over the graph and its subgraphs.
+void run_at_load(ops::Graph& graph, Context& context);
+
+/// The shape-bound passes: every value of `graph` has its fact.
+void run_for_structure(ops::Graph& graph, Context& context);
+
+/// Whether a pass is switched on.
+bool enabled(const Context& context, std::string_view pass);
+
+/// Splits a lowered graph into groups in execution order: each one kernel, or one plain, contraction or alias node with
+/// what is fused into it. Nodes whose outputs all follow from shapes are in no group. With fusion off, one node per
+/// group.
+std::vector<ops::Group> graph_fuse(const ops::Graph& graph, bool fuse);
+
+}  // namespace lathe::passes
