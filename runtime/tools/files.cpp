@@ -54,7 +54,8 @@ std::vector<std::byte> read_file(const std::string& path, std::uint64_t limit) {
   if (::fstat(file.get(), &status) != 0) io_failure("read", path);
   if (!S_ISREG(status.st_mode)) fail(ErrorCode::io, "'{}' is not a regular file", shown(path));
   const auto size = static_cast<std::uint64_t>(status.st_size);
-  if (size > limit) fail(ErrorCode::limit_exceeded, "'{}' has {} bytes; at most {} are allowed", shown(path), size, limit);
+  if (size > limit)
+    fail(ErrorCode::limit_exceeded, "'{}' has {} bytes; at most {} are allowed", shown(path), size, limit);
   std::vector<std::byte> bytes(size);
   std::size_t at = 0;
   while (at < bytes.size()) {

@@ -140,8 +140,8 @@ DType dtype_of_header(const Header& h) {
     DType dtype;
   };
   static constexpr Known kKnown[] = {
-      {'b', 1, DType::boolean}, {'i', 1, DType::i8},  {'i', 2, DType::i16},  {'i', 4, DType::i32}, {'i', 8, DType::i64},
-      {'u', 1, DType::u8},      {'u', 2, DType::u16}, {'u', 4, DType::u32},  {'u', 8, DType::u64}, {'f', 2, DType::f16},
+      {'b', 1, DType::boolean}, {'i', 1, DType::i8},  {'i', 2, DType::i16}, {'i', 4, DType::i32},  {'i', 8, DType::i64},
+      {'u', 1, DType::u8},      {'u', 2, DType::u16}, {'u', 4, DType::u32}, {'u', 8, DType::u64},  {'f', 2, DType::f16},
       {'f', 4, DType::f32},     {'f', 8, DType::f64}, {'c', 8, DType::c64}, {'c', 16, DType::c128}};
   if (h.kind == 'U' || h.kind == 'S') return DType::string;
   for (const Known& known : kKnown) {
@@ -258,7 +258,8 @@ std::string_view take_header(std::span<const std::byte>& bytes, std::string_view
   const std::size_t width = version == 1 ? 2 : 4;
   const std::size_t begin = 8 + width;
   std::size_t length = 0;
-  for (std::size_t i = 0; i < width && 8 + i < bytes.size(); ++i) length |= static_cast<std::size_t>(bytes[8 + i]) << (8 * i);
+  for (std::size_t i = 0; i < width && 8 + i < bytes.size(); ++i)
+    length |= static_cast<std::size_t>(bytes[8 + i]) << (8 * i);
   if (bytes.size() < begin || length > bytes.size() - begin) {
     fail(ErrorCode::invalid_argument, "{} is cut short: its header of {} bytes does not fit in {} bytes", where, length,
          bytes.size());
@@ -273,14 +274,15 @@ Tensor parse_npy(std::span<const std::byte> bytes, std::string_view where) {
   const Header h = HeaderParser(take_header(bytes, where), where).parse();
   const DType dtype = dtype_of_header(h);
   if (dtype == DType::undefined) {
-    fail(ErrorCode::unsupported, "{} holds NumPy's dtype '{}{}', which has no counterpart here", where, shown({&h.kind, 1}), h.size);
+    fail(ErrorCode::unsupported, "{} holds NumPy's dtype '{}{}', which has no counterpart here", where,
+         shown({&h.kind, 1}), h.size);
   }
   const std::size_t item = static_cast<std::size_t>(h.size) * (h.kind == 'U' ? 4 : 1);
   const std::int64_t count = h.shape.elements();
   // An empty string type takes no bytes in the file, so the file's size bounds nothing.
-  const bool bounded = count >= 0 && (item > 0 || count <= 1 << 20);
-  const auto needed = static_cast<unsigned __int128>(bounded ? count : 0) * item;
-  if (!bounded || needed != bytes.size()) {
+  const bool fits = item == 0 ? bytes.empty() && count >= 0 && count <= 1 << 20
+                              : bytes.size() % item == 0 && static_cast<std::int64_t>(bytes.size() / item) == count;
+  if (!fits) {
     fail(ErrorCode::invalid_argument, "{} says shape {} of {} bytes an element, but holds {} bytes of elements", where,
          h.shape, item, bytes.size());
   }

@@ -14,7 +14,11 @@ std::u32string code_points(std::string_view s) {
   std::u32string out;
   for (std::size_t i = 0; i < s.size();) {
     const auto first = static_cast<unsigned char>(s[i]);
-    const std::size_t length = first < 0x80 ? 1 : first >= 0xF0 && first < 0xF5 ? 4 : first >= 0xE0 ? 3 : first >= 0xC2 ? 2 : 0;
+    const std::size_t length = first < 0x80                    ? 1
+                               : first >= 0xF0 && first < 0xF5 ? 4
+                               : first >= 0xE0                 ? 3
+                               : first >= 0xC2                 ? 2
+                                                               : 0;
     char32_t c = length == 1 ? first : first & (0x7FU >> length);
     bool good = length > 0 && first < 0xF5 && i + length <= s.size();
     for (std::size_t k = 1; good && k < length; ++k) {
@@ -30,21 +34,36 @@ std::u32string code_points(std::string_view s) {
 
 std::string descr_of(DType dtype) {
   switch (dtype) {
-    case DType::boolean: return "|b1";
-    case DType::i8: return "|i1";
-    case DType::u8: return "|u1";
-    case DType::i16: return "<i2";
-    case DType::u16: return "<u2";
-    case DType::i32: return "<i4";
-    case DType::u32: return "<u4";
-    case DType::i64: return "<i8";
-    case DType::u64: return "<u8";
-    case DType::f16: return "<f2";
-    case DType::f32: return "<f4";
-    case DType::f64: return "<f8";
-    case DType::c64: return "<c8";
-    case DType::c128: return "<c16";
-    default: return {};
+    case DType::boolean:
+      return "|b1";
+    case DType::i8:
+      return "|i1";
+    case DType::u8:
+      return "|u1";
+    case DType::i16:
+      return "<i2";
+    case DType::u16:
+      return "<u2";
+    case DType::i32:
+      return "<i4";
+    case DType::u32:
+      return "<u4";
+    case DType::i64:
+      return "<i8";
+    case DType::u64:
+      return "<u8";
+    case DType::f16:
+      return "<f2";
+    case DType::f32:
+      return "<f4";
+    case DType::f64:
+      return "<f8";
+    case DType::c64:
+      return "<c8";
+    case DType::c128:
+      return "<c16";
+    default:
+      return {};
   }
 }
 

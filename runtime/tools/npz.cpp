@@ -33,6 +33,7 @@ std::string text_of(zip_error_t& error) {
 }
 
 Archive open_archive(std::span<const std::byte> bytes, std::string_view where) {
+  if (bytes.empty()) fail(ErrorCode::invalid_argument, "{} is not a .npz archive: it is empty", where);
   zip_error_t error;
   zip_error_init(&error);
   zip_source_t* source = zip_source_buffer_create(bytes.data(), bytes.size(), 0, &error);
@@ -67,13 +68,15 @@ std::vector<std::byte> unpack(zip_t* archive, zip_uint64_t index, std::uint64_t 
 std::vector<NamedTensor> read_archive(std::span<const std::byte> bytes, const std::string& where, std::uint64_t limit) {
   const Archive archive = open_archive(bytes, where);
   const zip_int64_t count = zip_get_num_entries(archive.get(), 0);
-  if (count > kMaxMembers) fail(ErrorCode::limit_exceeded, "{} has {} members; at most {} are allowed", where, count, kMaxMembers);
+  if (count > kMaxMembers)
+    fail(ErrorCode::limit_exceeded, "{} has {} members; at most {} are allowed", where, count, kMaxMembers);
   std::vector<NamedTensor> tensors;
   std::set<std::string> names;
   std::uint64_t total = 0;
   for (zip_uint64_t i = 0; i < static_cast<zip_uint64_t>(count); ++i) {
     zip_stat_t status;
-    if (zip_stat_index(archive.get(), i, 0, &status) != 0 || !(status.valid & ZIP_STAT_NAME) || !(status.valid & ZIP_STAT_SIZE)) {
+    if (zip_stat_index(archive.get(), i, 0, &status) != 0 || !(status.valid & ZIP_STAT_NAME) ||
+        !(status.valid & ZIP_STAT_SIZE)) {
       fail(ErrorCode::invalid_argument, "member {} of {} is damaged", i, where);
     }
     std::string name = status.name;
@@ -81,7 +84,8 @@ std::vector<NamedTensor> read_archive(std::span<const std::byte> bytes, const st
     if (!name.ends_with(kSuffix)) fail(ErrorCode::invalid_argument, "{} is not a .npy file", member);
     name.resize(name.size() - kSuffix.size());
     if (!names.insert(name).second) fail(ErrorCode::invalid_argument, "{} stands there twice", member);
-    if (status.size > limit - total) fail(ErrorCode::limit_exceeded, "{} holds more than {} bytes unpacked", where, limit);
+    if (status.size > limit - total)
+      fail(ErrorCode::limit_exceeded, "{} holds more than {} bytes unpacked", where, limit);
     total += status.size;
     tensors.push_back({std::move(name), runtime::parse_npy(unpack(archive.get(), i, status.size, member), member)});
   }
@@ -109,11 +113,13 @@ void write_archive(const std::string& path, std::span<const NamedTensor> tensors
     const zip_int64_t index = zip_file_add(archive.get(), name.c_str(), source, ZIP_FL_ENC_UTF_8);
     if (index < 0) {
       zip_source_free(source);
-      fail(ErrorCode::invalid_argument, "cannot add '{}' to '{}': {}", shown(t.name), shown(path), zip_strerror(archive.get()));
+      fail(ErrorCode::invalid_argument, "cannot add '{}' to '{}': {}", shown(t.name), shown(path),
+           zip_strerror(archive.get()));
     }
     zip_set_file_compression(archive.get(), static_cast<zip_uint64_t>(index), ZIP_CM_STORE, 0);
   }
-  if (zip_close(archive.get()) != 0) fail(ErrorCode::io, "cannot write '{}': {}", shown(path), zip_strerror(archive.get()));
+  if (zip_close(archive.get()) != 0)
+    fail(ErrorCode::io, "cannot write '{}': {}", shown(path), zip_strerror(archive.get()));
   (void)archive.release();  // closed
 }
 
