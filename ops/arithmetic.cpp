@@ -1,0 +1,105 @@
+// Arithmetic on broadcast operands: Add to Pow, and the variadic Max, Min, Sum and Mean.
+#include "ops/elementwise.h"
+
+namespace lathe::ops {
+namespace {
+
+using loops::Op;
+
+constexpr Attribute kModAttributes[] = {{"fmod", 0}};
+
+template <Op kOp>
+constexpr OpDef arithmetic(std::string_view name, int since) {
+  return {.name = name,
+          .inputs = 2,
+          .since = since,
+          .infer = infer_broadcast<Accepts::numeric>,
+          .expr = broadcast_expr<kOp>};
+}
+
+template <Op kOp, Accepts kSet>
+constexpr OpDef variadic(std::string_view name, int since) {
+  return {.name = name,
+          .inputs = {1, Arity::kMany},
+          .since = since,
+          .infer = infer_broadcast<kSet>,
+          .expr = broadcast_expr<kOp>};
+}
+
+Scalar mean_expr(const OpView& op, LoopBuilder& b, int output, const Coords& at) {
+  return Ex(b, broadcast_expr<Op::add>(op, b, output, at)) / op.inputs();
+}
+
+Facts infer_mod(const OpView& op) {
+  op.require(op.i("fmod") == 0 || op.i("fmod") == 1, "fmod must be 0 or 1, got {}", op.i("fmod"));
+  return infer_broadcast<Accepts::numeric>(op);
+}
+
+// The floored remainder of floats from the truncated one, r: y is added where r is not zero and its sign is not y's. An
+// infinite y needs no care: r is x, and x + y is y.
+Ex floored_mod(Ex x, Ex y) {
+  const Ex r = x.apply(Op::fmod, y);
+  const Ex crosses = r != 0 && ((r < 0) != (y < 0));
+  const Ex zero = select(y < 0, x.like(-0.0), x.like(0.0));
+  return select(crosses, r + y, select(r == 0, zero, r));
+}
+
+Scalar mod_expr(const OpView& op, LoopBuilder& b, int, const Coords& at) {
+  const Ex x(b, b.in_broadcast(0, at));
+  const Ex y(b, b.in_broadcast(1, at));
+  if (op.i("fmod") == 1) return x.apply(Op::fmod, y);
+  return x.dtype().is_float() ? floored_mod(x, y) : x.apply(Op::mod, y);
+}
+
+Facts infer_pow(const OpView& op) {
+  require_dtype(op, 0, Accepts::numeric);
+  require_dtype(op, 1, Accepts::numeric);
+  return {{op.in(0).dtype, op.broadcast_all()}};
+}
+
+// x^e for integers, wrapping as multiplication does: square and multiply over the six bits of e that can matter (where
+// |x| > 1, more of them overflow whatever the width; where |x| <= 1, only the lowest counts).
+Ex integer_pow(Ex x, Ex exponent) {
+  const Ex e = exponent.cast(DType::i64);
+  Ex result = x.like(1);
+  Ex square = x;
+  for (int bit = 0; bit < 6; ++bit) {
+    result = select((e & e.like(1 << bit)) != 0, result * square, result);
+    if (bit < 5) square = square * square;
+  }
+  result = select(x == 0 && e != 0, x.like(0), result);
+  if (!exponent.dtype().is_signed_integer()) return result;
+  const Ex unit = x.dtype().is_signed_integer() ? abs(x) == 1 : x == 1;
+  return select(e < 0 && !unit, x.like(0), result);
+}
+
+Scalar pow_expr(const OpView&, LoopBuilder& b, int, const Coords& at) {
+  const Ex x(b, b.in_broadcast(0, at));
+  const Ex y(b, b.in_broadcast(1, at));
+  if (x.dtype().is_float()) return pow(x, y.cast(x.dtype()));
+  if (!y.dtype().is_float()) return integer_pow(x, y);
+  return pow(x.cast(DType::f64), y.cast(DType::f64)).cast(x.dtype());
+}
+
+}  // namespace
+
+extern const OpDef op_add, op_sub, op_mul, op_div, op_mod, op_pow, op_max, op_min, op_sum, op_mean;
+
+constinit const OpDef op_add = arithmetic<Op::add>("Add", 14);
+constinit const OpDef op_sub = arithmetic<Op::sub>("Sub", 14);
+constinit const OpDef op_mul = arithmetic<Op::mul>("Mul", 14);
+constinit const OpDef op_div = arithmetic<Op::div>("Div", 14);
+constinit const OpDef op_max = variadic<Op::max, Accepts::numeric>("Max", 13);
+constinit const OpDef op_min = variadic<Op::min, Accepts::numeric>("Min", 13);
+constinit const OpDef op_sum = variadic<Op::add, Accepts::floats>("Sum", 13);
+
+constinit const OpDef op_mean = {.name = "Mean",
+                                 .inputs = {1, Arity::kMany},
+                                 .since = 13,
+                                 .infer = infer_broadcast<Accepts::floats>,
+                                 .expr = mean_expr};
+constinit const OpDef op_mod = {
+    .name = "Mod", .inputs = 2, .attributes = kModAttributes, .since = 28, .infer = infer_mod, .expr = mod_expr};
+constinit const OpDef op_pow = {.name = "Pow", .inputs = 2, .since = 15, .infer = infer_pow, .expr = pow_expr};
+
+}  // namespace lathe::ops
