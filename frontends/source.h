@@ -1,0 +1,75 @@
+// ModelSource: the bytes of a model and bounded access to the files beside it; Budget: what is left of a load's limits.
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include <lathe/options.h>
+
+namespace lathe::frontends {
+
+/// A file mapped for reading; unmapped with the last copy.
+class MappedFile {
+ public:
+  MappedFile() = default;
+  /// Failure (not_found, io) where `path` is no readable regular file, limit_exceeded where it is larger than `limit`.
+  static MappedFile open(const std::string& path, std::uint64_t limit);
+  [[nodiscard]] std::span<const std::byte> bytes() const { return bytes_; }
+
+ private:
+  std::span<const std::byte> bytes_;
+  std::shared_ptr<const void> mapping_;
+};
+
+/// Where a model comes from. Files beside the main one are found in memory first, then in the model's folder; nothing
+/// outside that folder is opened: no absolute path, no "..", no symbolic link that leaves it.
+class ModelSource {
+ public:
+  /// A file; companions lie in its folder.
+  static ModelSource open(const std::string& path, const LoadOptions& options);
+  /// Bytes in memory, borrowed; companions lie in `options.companions` and, where given, `options.folder`.
+  static ModelSource from_bytes(std::span<const std::byte> bytes, const LoadOptions& options,
+                                std::string name = "model");
+
+  [[nodiscard]] std::span<const std::byte> bytes() const { return bytes_; }
+  /// For messages: the file's name, not escaped.
+  [[nodiscard]] const std::string& name() const { return name_; }
+  /// The bytes of a file beside the model, valid as long as this source. Failure naming it where it may not be read.
+  [[nodiscard]] std::span<const std::byte> companion(std::string_view name) const;
+
+ private:
+  std::span<const std::byte> bytes_;
+  MappedFile file_;
+  std::string name_;
+  std::string folder_;
+  std::uint64_t limit_ = 0;
+  std::map<std::string, std::span<const std::byte>> companions_;
+  mutable std::map<std::string, MappedFile, std::less<>> opened_;
+};
+
+/// Counts what one load has used; Failure (limit_exceeded) where a limit is passed.
+class Budget {
+ public:
+  explicit Budget(const LoadLimits& limits)
+      : limits_(limits), deadline_(std::chrono::steady_clock::now() + limits.time) {}
+
+  void take_bytes(std::uint64_t bytes, std::string_view what);
+  /// One more node; looks at the clock now and then.
+  void take_node();
+  void check_nesting(int depth, std::string_view what) const;
+  [[nodiscard]] int nesting() const { return limits_.nesting; }
+
+ private:
+  LoadLimits limits_;
+  std::chrono::steady_clock::time_point deadline_;
+  std::uint64_t bytes_ = 0;
+  std::uint64_t nodes_ = 0;
+};
+
+}  // namespace lathe::frontends
