@@ -122,7 +122,7 @@ struct BenchCommand {
 void add_bench(CLI::App& app, Status&) {
   CLI::App* command = app.add_subcommand("bench", "Measure load, first run and steady runs of models");
   auto bench = std::make_shared<BenchCommand>();
-  command->add_option("models", bench->models, "model files")->required()->check(CLI::ExistingFile)->type_name("MODEL");
+  command->add_option("models", bench->models, "model files")->required()->type_name("MODEL");
   command->add_option("--seconds", bench->seconds, "how long to measure steady runs")
       ->check(CLI::Range(0.0, 3600.0))
       ->capture_default_str();

@@ -87,7 +87,7 @@ std::vector<fs::path> find_cases(const std::vector<std::string>& roots) {
     if (fs::exists(folder / "model.onnx")) cases.push_back(folder);
   };
   for (const std::string& root : roots) {
-    if (!fs::is_directory(root)) throw UsageError(fmt::format("'{}' is not a folder", root));
+    if (!fs::is_directory(root)) throw std::runtime_error(fmt::format("'{}' is not a folder", root));
     add(root);
     for (const fs::directory_entry& entry : fs::recursive_directory_iterator(root)) {
       if (entry.is_directory()) add(entry.path());

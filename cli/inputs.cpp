@@ -121,9 +121,7 @@ std::string note(const ValueInfo& info, const Tensor& tensor, std::uint64_t seed
 }  // namespace
 
 void InputArguments::add_to(CLI::App& command) {
-  command.add_option("--inputs", archive, "an .npz archive with tensors by input name")
-      ->type_name("FILE.npz")
-      ->check(CLI::ExistingFile);
+  command.add_option("--inputs", archive, "an .npz archive with tensors by input name")->type_name("FILE.npz");
   command.add_option("--input", files, "a tensor for one input; the name may be left out where there is one input")
       ->type_name("[NAME=]FILE.npy")
       ->allow_extra_args(false);

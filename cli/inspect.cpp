@@ -59,7 +59,7 @@ struct InspectCommand {
 void add_inspect(CLI::App& app, Status&) {
   CLI::App* command = app.add_subcommand("inspect", "Print a model's graph, or the passes it goes through");
   auto inspect = std::make_shared<InspectCommand>();
-  command->add_option("model", inspect->model, "the model file")->required()->check(CLI::ExistingFile);
+  command->add_option("model", inspect->model, "the model file")->required();
   command->add_flag("--passes", inspect->passes, "list the passes that ran, with their times, instead of the graph");
   command->add_option("--format", inspect->format, "of the graph")
       ->check(CLI::IsMember({"text", "dot", "html"}))

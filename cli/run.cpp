@@ -45,7 +45,7 @@ struct RunCommand {
 void add_run(CLI::App& app, Status&) {
   CLI::App* command = app.add_subcommand("run", "Run a model once and print or save its outputs");
   auto run = std::make_shared<RunCommand>();
-  command->add_option("model", run->model, "the model file")->required()->check(CLI::ExistingFile);
+  command->add_option("model", run->model, "the model file")->required();
   run->inputs.add_to(*command);
   command->add_option("--outputs", run->outputs, "save the outputs by name")->type_name("FILE.npz");
   command->add_option("--want", run->wanted, "only this output (may be repeated)")
