@@ -1,5 +1,9 @@
 // What this build is made of, and what the CPU it runs on offers.
+#include <fmt/format.h>
+
 #include <lathe/engine.h>
+
+#include "oneapi/dnnl/dnnl_version.h"
 
 namespace lathe {
 namespace {
@@ -28,7 +32,7 @@ BuildInfo make() {
   BuildInfo info;
   info.version = LATHE_VERSION;
   info.llvm = LATHE_LLVM_VERSION;
-  info.onednn = LATHE_ONEDNN_VERSION;
+  info.onednn = fmt::format("{}.{}.{}", DNNL_VERSION_MAJOR, DNNL_VERSION_MINOR, DNNL_VERSION_PATCH);
   info.isa = cpu_features();
 #if defined(__clang__)
   info.compiler = "clang " __clang_version__;

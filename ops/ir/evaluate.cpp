@@ -6,7 +6,6 @@
 #include "ops/ir/builder.h"
 #include "ops/ir/kernel_context.h"
 #include "ops/ir/loop_builder.h"
-#include "ops/ir/numeric.h"
 
 namespace lathe::ops {
 namespace {
@@ -112,18 +111,11 @@ std::vector<Value> evaluate_expr(const Node& node, std::span<const Value> inputs
     if (result.size() == 0) continue;
     const GroupKernel gk = build_kernel(graph, single_node_group(graph, id, static_cast<int>(i)));
     std::vector<void*> buffers;
-    std::vector<Tensor> unpacked;  // kernels see packed dtypes one element to a byte
     for (ValueId b : gk.buffers) {
       const auto& ins = graph.node(id).inputs;
       const auto at = std::find(ins.begin(), ins.end(), b);
       Tensor t = at == ins.end() ? result : inputs[static_cast<std::size_t>(at - ins.begin())].tensor();
-      if (t.dtype().is_packed()) {
-        unpacked.emplace_back(DType::u8, t.shape());
-        numeric::unpack(t.dtype(), t.data(), t.size(), unpacked.back().mutable_data());
-        buffers.push_back(unpacked.back().mutable_data());
-      } else {
-        buffers.push_back(t.mutable_data());
-      }
+      buffers.push_back(t.mutable_data());
     }
     const std::vector<std::int64_t> params = loops::pack_params(gk.kernel);
     loops::ErrorSlot error;
@@ -132,11 +124,6 @@ std::vector<Value> evaluate_expr(const Node& node, std::span<const Value> inputs
     if (loops::evaluate(gk.kernel, args) != loops::kOk) {
       fail(ErrorCode::out_of_range, "{}: index {} at element {} is out of range for extent {}", describe(node),
            error.value, error.position, error.extent);
-    }
-    const auto stored = std::find(gk.buffers.begin(), gk.buffers.end(), out);
-    if (result.dtype().is_packed()) {
-      numeric::pack(result.dtype(), buffers[static_cast<std::size_t>(stored - gk.buffers.begin())], result.size(),
-                    result.mutable_data());
     }
   }
   return outputs;

@@ -1,0 +1,71 @@
+// The JIT compiler: loop kernels to machine code, cached by structure for the whole process.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "ops/loops/kernel.h"
+
+namespace lathe::jit {
+
+/// Machine code of one kernel structure. It serves every loops::Kernel whose compile() gave it, and stays callable
+/// while any copy of it lives.
+struct CompiledKernel {
+  /// A full value that one sweep leaves in scratch for later ones.
+  struct ScratchSlot {
+    std::int64_t position_bytes = 0;  ///< for each position of the inner dims
+    std::int64_t slack_bytes = 0;     ///< read and written past the last position
+  };
+
+  loops::KernelFn fn = nullptr;
+  int lanes = 1;           ///< elements per vector; 1 where the code is scalar
+  std::int64_t grain = 1;  ///< ranges of the first outer dim are best split at multiples of this
+  std::vector<ScratchSlot> scratch;
+  std::shared_ptr<const void> code;  ///< keeps the machine code mapped
+
+  /// Scratch that each worker needs for the kernel's extents, aligned to 64 bytes.
+  [[nodiscard]] std::int64_t scratch_bytes(const loops::Kernel& kernel) const;
+};
+
+struct Options {
+  int code_level = -1;      ///< instruction selection: 0 fastest to compile, 1, 2 best code; -1 chooses per kernel
+  int max_vector_bits = 0;  ///< narrower vectors than the machine has, for tests; 0 for no limit
+  int threads = 1;          ///< modules compiled at the same time
+  bool perf_map = false;    ///< name the code in /tmp/perf-<pid>.map
+  bool gdb = false;         ///< register the code with an attached debugger
+};
+
+struct Stats {
+  std::int64_t kernels_compiled = 0;
+  std::int64_t cache_hits = 0;
+  double compile_ms = 0;          ///< spent compiling, summed over threads
+  std::int64_t live_modules = 0;  ///< modules whose code is mapped
+  std::int64_t code_bytes = 0;    ///< their objects' size
+};
+
+/// The process's compiler. One service stands behind all copies; it ends when the last Compiler and CompiledKernel do.
+class Compiler {
+ public:
+  Compiler();
+  ~Compiler();
+  Compiler(const Compiler&) = delete;
+  Compiler& operator=(const Compiler&) = delete;
+
+  /// The shared compiler, made on first use. Thread-safe.
+  static std::shared_ptr<Compiler> get();
+
+  /// Code for each kernel, in order; compiles those whose structure is not cached, many to a module. Thread-safe; a
+  /// structure that another thread is compiling is waited for. Kernels must be valid and canonical. Throws Failure.
+  std::vector<std::shared_ptr<const CompiledKernel>> compile(std::span<const loops::Kernel* const> kernels,
+                                                             const Options& options = {});
+
+  [[nodiscard]] Stats stats() const;
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
+};
+
+}  // namespace lathe::jit
