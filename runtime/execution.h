@@ -1,0 +1,71 @@
+// Execution: runs a module for one session, in memory of its own. One thread at a time.
+#pragma once
+
+#include <chrono>
+#include <memory>
+#include <span>
+#include <stop_token>
+#include <unordered_map>
+#include <vector>
+
+#include "runtime/core.h"
+#include "runtime/module.h"
+
+namespace lathe::runtime {
+
+/// When a run must end early.
+struct RunControl {
+  std::stop_token stop;
+  std::chrono::steady_clock::time_point deadline = std::chrono::steady_clock::time_point::max();
+
+  [[nodiscard]] bool active() const {
+    return stop.stop_possible() || deadline != std::chrono::steady_clock::time_point::max();
+  }
+  /// Failure (cancelled, deadline_exceeded) where the run must end.
+  void check() const;
+};
+
+class Execution {
+ public:
+  explicit Execution(std::shared_ptr<EngineCore> core) : core_(std::move(core)) {}
+
+  /// Runs a module. `bound` holds, per output, memory to write to (undefined where the output is to be allocated).
+  std::vector<Value> run(const Module& module, std::span<const Value> inputs, const RunControl& control,
+                         std::span<const Tensor> bound = {});
+
+  /// The instance for these inputs, ready to run: plan made, arena and scratch allocated. Null for eager segments.
+  PlanInstance* prepare(Segment& segment, std::span<const Value> inputs);
+  /// Runs a prepared instance on raw memory. Failure where a step fails.
+  void run_instance(PlanInstance& instance, std::span<void* const> inputs, std::span<void* const> outputs, const RunControl& control);
+
+  /// Releases arena, scratch and instances.
+  void trim();
+  [[nodiscard]] std::size_t arena_bytes() const { return arena_bytes_; }
+  [[nodiscard]] EngineCore& core() { return *core_; }
+
+ private:
+  struct Cached {
+    std::vector<Tensor> made_for;
+    std::unique_ptr<PlanInstance> instance;
+  };
+
+  std::vector<Value> run_part(const Part& part, const Module& module, std::vector<Value>& values, const RunControl& control,
+                              std::span<const Tensor> bound);
+  std::vector<Value> run_segment(Segment& segment, std::span<const Value> inputs, const RunControl& control, std::span<const Tensor> bound);
+  std::vector<Value> run_eager(const ops::Graph& graph, std::span<const Value> inputs, const RunControl& control);
+  std::vector<Value> run_if(const Part& part, const ops::Node& node, std::span<const Value> inputs, const RunControl& control);
+  std::vector<Value> run_loop(const Part& part, const ops::Node& node, std::span<const Value> inputs, const RunControl& control);
+  std::vector<Value> run_scan(const Part& part, const ops::Node& node, std::span<const Value> inputs, const RunControl& control);
+  void reserve(const Plan& plan);
+  Tensor allocate(DType dtype, const Shape& shape);
+
+  std::shared_ptr<EngineCore> core_;
+  std::unordered_map<int, std::vector<Cached>> instances_;  // by segment, most recent first
+  std::shared_ptr<void> arena_;
+  std::size_t arena_bytes_ = 0;
+  std::shared_ptr<void> scratch_memory_;
+  std::size_t scratch_bytes_ = 0;
+  std::vector<void*> scratch_;
+};
+
+}  // namespace lathe::runtime

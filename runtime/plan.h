@@ -1,0 +1,96 @@
+// Plan: a program bound to one set of shapes, a flat list of steps whose buffers are slots of one arena.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include <lathe/thread_pool.h>
+#include <lathe/tools.h>
+
+#include "ops/ir/fact.h"
+#include "ops/loops/kernel.h"
+
+namespace lathe::runtime {
+
+/// Where a buffer of a step lies.
+struct Slot {
+  enum class Where : std::uint8_t { arena, input, output, constant };
+  Where where = Where::arena;
+  std::int32_t index = 0;      ///< which input, output or constant
+  std::size_t offset = 0;      ///< in the arena
+};
+
+/// What a running step may use, and where it reports.
+struct StepContext {
+  ThreadPool* pool = nullptr;         ///< null: run on the calling thread alone
+  std::span<void* const> scratch;     ///< one block of Plan::scratch_bytes per worker
+  loops::ErrorSlot slot;
+  Error error;                        ///< set where the step returns kStepFailed
+};
+
+inline constexpr std::int32_t kStepFailed = 1000;  ///< the reason is in StepContext::error
+
+/// One kernel call with everything decided but the pointers. Immutable: any number of threads may run it.
+class Step {
+ public:
+  virtual ~Step() = default;
+  /// `buffers` are the resolved `slots`. 0, kIndexError (with StepContext::slot filled) or kStepFailed.
+  virtual std::int32_t run(void* const* buffers, StepContext& context) const noexcept = 0;
+
+  std::vector<Slot> slots;
+  tools::StepRecord record;
+  /// The "Gather 'name'" that an index error of load `i` is blamed on.
+  [[nodiscard]] const std::string& blame() const { return record.name; }
+};
+
+/// A plan; shared between sessions, kept alive by those that run it.
+struct Plan {
+  std::vector<std::unique_ptr<Step>> steps;
+  std::vector<Tensor> constants;        ///< what constant slots point to
+  std::vector<std::shared_ptr<const void>> keep;  ///< packed weights and the like
+  std::vector<ops::Fact> inputs;
+  std::vector<ops::Fact> outputs;
+  std::size_t arena_bytes = 0;
+  std::size_t scratch_bytes = 0;        ///< per worker
+  std::size_t kernels = 0;
+  std::size_t charge = 0;               ///< bytes that the cache counts for it
+};
+
+/// A plan's steps with pointers resolved against one arena. Owned by a session.
+class PlanInstance {
+ public:
+  explicit PlanInstance(std::shared_ptr<const Plan> plan) : plan_(std::move(plan)) {}
+
+  [[nodiscard]] const Plan& plan() const { return *plan_; }
+  [[nodiscard]] const std::shared_ptr<const Plan>& shared() const { return plan_; }
+
+  /// Resolves arena and constant pointers; again whenever the arena moves.
+  void bind(std::byte* arena);
+  [[nodiscard]] const std::byte* arena() const { return arena_; }
+
+  /// Points the inputs and outputs at this run's memory.
+  void bind_io(std::span<void* const> inputs, std::span<void* const> outputs);
+
+  /// Called between steps; false ends the run.
+  using Checkpoint = bool (*)(void* context);
+
+  /// Runs every step. Returns the index of the step that failed, or -1; `status` says how.
+  int run(StepContext& context, Checkpoint checkpoint, void* checkpoint_context, std::int32_t& status) const;
+
+ private:
+  struct Patch {
+    std::size_t pointer;
+    Slot slot;
+  };
+  std::shared_ptr<const Plan> plan_;
+  std::byte* arena_ = nullptr;
+  bool bound_ = false;
+  std::vector<void*> pointers_;      // of all steps, one after the other
+  std::vector<Patch> patches_;       // the ones that change from run to run
+};
+
+}  // namespace lathe::runtime

@@ -1,0 +1,376 @@
+// Makes plans: a step per group, buffers placed by lifetime, all loops compiled together.
+#include <algorithm>
+#include <cstdlib>
+#include <set>
+
+#include "runtime/contraction.h"
+#include "runtime/memory_plan.h"
+#include "runtime/program.h"
+#include "runtime/steps.h"
+
+namespace lathe::runtime {
+namespace {
+
+using ops::Graph;
+using ops::Group;
+using ops::kNone;
+using ops::NodeId;
+using ops::ValueId;
+
+class PlanBuilder {
+ public:
+  PlanBuilder(const Program& program, const BuildOptions& options)
+      : graph_(program.graph), options_(options), plan_(std::make_shared<Plan>()), alias_(graph_.value_count(), kNone) {
+    for (const Group& group : program.groups) add_group(group);
+  }
+
+  std::shared_ptr<const Plan> finish() {
+    add_outputs();
+    compile();
+    place();
+    for (Item& item : items_) plan_->steps.push_back(std::move(item.step));
+    for (ValueId v : graph_.inputs) plan_->inputs.push_back(*graph_.value(v).fact);
+    for (ValueId v : graph_.outputs) plan_->outputs.push_back(*graph_.value(v).fact);
+    plan_->charge = sizeof(Plan) + plan_->steps.size() * 1024;
+    for (const Tensor& t : plan_->constants) plan_->charge += t.bytes() <= 4096 ? t.bytes() : 0;
+    return plan_;
+  }
+
+ private:
+  /// A step with the values behind its slots.
+  struct Item {
+    std::unique_ptr<Step> step;
+    std::vector<ValueId> values;  ///< one per slot
+    std::vector<bool> written;    ///< one per slot
+    LoopStep* loop = nullptr;
+    int copy_to = -1;             ///< for copies: which graph output
+  };
+
+  [[nodiscard]] const ops::Fact& fact(ValueId v) const { return *graph_.value(v).fact; }
+
+  /// The value whose memory `v` is.
+  [[nodiscard]] ValueId root(ValueId v) const {
+    while (alias_[static_cast<std::size_t>(v)] != kNone) v = alias_[static_cast<std::size_t>(v)];
+    return v;
+  }
+
+  [[nodiscard]] bool empty_result(const Group& group) const {
+    return std::all_of(group.outputs.begin(), group.outputs.end(), [&](ValueId v) { return fact(v).shape.elements() == 0; });
+  }
+
+  void add_group(const Group& group) {
+    const NodeId last = group.nodes.back();
+    const ops::Node& node = graph_.node(last);
+    if (!node.op->expr) {
+      add_plain(last);
+      return;
+    }
+    if (empty_result(group)) return;
+    std::vector<tools::Decline> declines;
+    const NodeId contraction = find_contraction(group);
+    if (contraction != kNone) {
+      if (options_.onednn) {
+        ContractionStep made = make_contraction(graph_, group, options_);
+        if (made.step) {
+          add_contraction(group, std::move(made));
+          return;
+        }
+        declines.push_back({"onednn", made.declined});
+      } else {
+        declines.push_back({"onednn", "switched off"});
+      }
+    }
+    add_loop(group, std::move(declines));
+  }
+
+  [[nodiscard]] NodeId find_contraction(const Group& group) const {
+    for (NodeId n : group.nodes) {
+      if (graph_.node(n).op->contraction) return n;
+    }
+    return kNone;
+  }
+
+  void describe(tools::StepRecord& record, const std::vector<NodeId>& nodes, const std::vector<ValueId>& outputs) const {
+    for (NodeId n : nodes) {
+      record.nodes.push_back(graph_.node(n).name);
+      record.operators.emplace_back(graph_.node(n).op->name);
+    }
+    record.name = ops::describe(graph_.node(nodes.back()));
+    for (ValueId v : outputs) record.outputs.push_back(fact(v).to_string());
+  }
+
+  void add_plain(NodeId id) {
+    const ops::Node& node = graph_.node(id);
+    if (node.op->name == "Reshape" && node.op->domain.empty() && fact(node.inputs[0]).layout.row_major) {
+      alias_[static_cast<std::size_t>(node.outputs[0])] = node.inputs[0];
+      return;
+    }
+    Item item;
+    item.step = std::make_unique<PlainStep>(graph_, id);
+    describe(item.step->record, {id}, {});
+    item.step->record.backend = "plain";
+    item.step->record.kernel = std::string(node.op->name);
+    item.step->record.allocates = true;
+    item.step->record.why_not_real_time = "runs a plain kernel, which allocates";
+    for (ValueId v : node.inputs) {
+      if (v == kNone) continue;
+      item.values.push_back(v);
+      item.written.push_back(false);
+    }
+    for (ValueId v : node.outputs) {
+      if (v == kNone) continue;
+      item.values.push_back(v);
+      item.written.push_back(true);
+      item.step->record.outputs.push_back(fact(v).to_string());
+    }
+    items_.push_back(std::move(item));
+  }
+
+  void add_contraction(const Group& group, ContractionStep made) {
+    Item item;
+    std::vector<NodeId> mine;
+    for (NodeId n : group.nodes) {
+      if (std::find(made.rest.begin(), made.rest.end(), n) == made.rest.end()) mine.push_back(n);
+    }
+    describe(item.step ? item.step->record : made.step->record, mine, {made.writes});
+    item.step = std::move(made.step);
+    item.values = made.reads;
+    item.written.assign(made.reads.size(), false);
+    item.values.push_back(made.writes);
+    item.written.push_back(true);
+    if (made.packed) plan_->keep.push_back(std::move(made.packed));
+    items_.push_back(std::move(item));
+    if (made.rest.empty()) return;
+    Group rest;
+    for (NodeId n : group.nodes) {
+      const bool is_rest = std::find(made.rest.begin(), made.rest.end(), n) != made.rest.end();
+      if (is_rest || graph_.node(n).op->is_view) rest.nodes.push_back(n);
+    }
+    for (ValueId v : group.outputs) {
+      if (v != made.writes) rest.outputs.push_back(v);
+    }
+    rest.domain = rest.outputs.front();
+    add_loop(rest, {{"onednn", "not among its post-ops"}});
+  }
+
+  void add_loop(const Group& group, std::vector<tools::Decline> declines) {
+    ops::GroupKernel built;
+    try {
+      built = ops::build_kernel(graph_, group);
+    } catch (const ops::NotFusable&) {
+      fail(ErrorCode::internal, "{}: its group does not make one kernel", ops::describe(graph_.node(group.nodes.back())));
+    }
+    Item item;
+    auto step = std::make_unique<LoopStep>(std::move(built.kernel));
+    describe(step->record, group.nodes, group.outputs);
+    step->record.backend = "jit";
+    step->record.kernel = step->kernel.inner == 0 ? "pointwise" : find_contraction(group) != kNone ? "contraction" : "row";
+    step->record.declines = std::move(declines);
+    for (std::size_t b = 0; b < built.buffers.size(); ++b) {
+      item.values.push_back(built.buffers[b]);
+      item.written.push_back(step->kernel.buffers[b].output);
+    }
+    item.loop = step.get();
+    item.step = std::move(step);
+    items_.push_back(std::move(item));
+  }
+
+  /// Decides which value is written straight into which graph output; the others are copied at the end.
+  void add_outputs() {
+    output_of_.assign(graph_.value_count(), -1);
+    std::vector<bool> made(graph_.value_count(), false);
+    for (const Item& item : items_) {
+      for (std::size_t s = 0; s < item.values.size(); ++s) {
+        if (item.written[s]) made[static_cast<std::size_t>(item.values[s])] = true;
+      }
+    }
+    for (std::size_t o = 0; o < graph_.outputs.size(); ++o) {
+      const ValueId v = graph_.outputs[o];
+      if (fact(v).shape.elements() == 0) continue;
+      const ValueId r = root(v);
+      if (made[static_cast<std::size_t>(r)] && output_of_[static_cast<std::size_t>(r)] < 0) {
+        output_of_[static_cast<std::size_t>(r)] = static_cast<int>(o);
+        continue;
+      }
+      Item item;
+      item.step = std::make_unique<CopyStep>(Tensor::byte_size(fact(v).dtype, fact(v).shape));
+      item.step->record.name = fmt::format("output '{}'", shown(graph_.value(v).name));
+      item.step->record.backend = "plain";
+      item.step->record.kernel = "copy";
+      item.step->record.outputs = {fact(v).to_string()};
+      item.values = {v, v};
+      item.written = {false, true};
+      item.copy_to = static_cast<int>(o);
+      items_.push_back(std::move(item));
+    }
+  }
+
+  void compile() {
+    std::vector<const loops::Kernel*> kernels;
+    for (const Item& item : items_) {
+      if (item.loop) kernels.push_back(&item.loop->kernel);
+    }
+    if (kernels.empty()) return;
+    if (!options_.jit) fail(ErrorCode::unsupported, "the backend 'jit' is switched off, and {} steps need it", kernels.size());
+    jit::Options jit;
+    jit.code_level = options_.code_level;
+    jit.threads = options_.threads;
+    const auto code = jit::Compiler::get()->compile(kernels, jit);
+    std::size_t next = 0;
+    for (Item& item : items_) {
+      if (!item.loop) continue;
+      item.loop->finish(code[next++], options_.threads);
+    }
+    plan_->kernels = kernels.size();
+  }
+
+  [[nodiscard]] static bool same_walk(const loops::Kernel& k, int in, int out) {
+    const loops::Access* walk = nullptr;
+    for (const loops::Store& s : k.stores) {
+      if (s.access.buffer == out) walk = &s.access;
+    }
+    if (!walk || k.buffers[static_cast<std::size_t>(in)].dtype.bits() != k.buffers[static_cast<std::size_t>(out)].dtype.bits()) return false;
+    // A row value stored once must not overwrite what later inner iterations still read.
+    return std::all_of(k.loads.begin(), k.loads.end(), [&](const loops::Access& l) {
+      return l.buffer != in || (l.offset == walk->offset && l.strides == walk->strides && l.guards.empty() && l.indirect.empty());
+    });
+  }
+
+  /// Lets a kernel write over an input that dies with it.
+  void reuse_dying_inputs(std::vector<int>& last) {
+    for (std::size_t i = 0; i < items_.size(); ++i) {
+      Item& item = items_[i];
+      if (!item.loop) continue;
+      for (std::size_t o = 0; o < item.values.size(); ++o) {
+        if (!item.written[o]) continue;
+        const ValueId out = item.values[o];
+        if (output_of_[static_cast<std::size_t>(out)] >= 0 || alias_[static_cast<std::size_t>(out)] != kNone) continue;
+        for (std::size_t n = 0; n < item.values.size(); ++n) {
+          if (item.written[n]) continue;
+          const ValueId in = root(item.values[n]);
+          const bool dies = in_arena(in) && last[static_cast<std::size_t>(in)] == static_cast<int>(i) && !taken_.count({i, in});
+          if (!dies || Tensor::byte_size(fact(in).dtype, fact(in).shape) != Tensor::byte_size(fact(out).dtype, fact(out).shape)) continue;
+          const bool once = std::count_if(item.values.begin(), item.values.end(), [&](ValueId v) { return root(v) == in; }) == 1;
+          if (!once || !same_walk(item.loop->kernel, static_cast<int>(n), static_cast<int>(o))) continue;
+          taken_.insert({i, in});
+          alias_[static_cast<std::size_t>(out)] = in;
+          last[static_cast<std::size_t>(in)] = std::max(last[static_cast<std::size_t>(in)], last[static_cast<std::size_t>(out)]);
+          break;
+        }
+      }
+    }
+  }
+
+  [[nodiscard]] bool in_arena(ValueId r) const {
+    return output_of_[static_cast<std::size_t>(r)] < 0 && !graph_.value(r).value() && !is_input(r);
+  }
+  [[nodiscard]] bool is_input(ValueId v) const {
+    return std::find(graph_.inputs.begin(), graph_.inputs.end(), v) != graph_.inputs.end();
+  }
+
+  void place() {
+    std::vector<int> first(graph_.value_count(), -1);
+    std::vector<int> last(graph_.value_count(), -1);
+    const auto measure = [&] {
+      std::fill(first.begin(), first.end(), -1);
+      std::fill(last.begin(), last.end(), -1);
+      for (std::size_t i = 0; i < items_.size(); ++i) {
+        for (ValueId v : items_[i].values) {
+          const auto r = static_cast<std::size_t>(root(v));
+          if (first[r] < 0) first[r] = static_cast<int>(i);
+          last[r] = static_cast<int>(i);
+        }
+      }
+    };
+    measure();
+    reuse_dying_inputs(last);
+    measure();
+    std::vector<Lifetime> lives;
+    std::vector<ValueId> owners;
+    for (std::size_t v = 0; v < first.size(); ++v) {
+      const auto id = static_cast<ValueId>(v);
+      if (first[v] < 0 || alias_[v] != kNone || !in_arena(id)) continue;
+      lives.push_back({std::max<std::size_t>(Tensor::byte_size(fact(id).dtype, fact(id).shape), 1) + kSlack, first[v], last[v]});
+      owners.push_back(id);
+    }
+    const MemoryPlan memory = plan_memory(lives);
+    plan_->arena_bytes = memory.bytes;
+    std::vector<std::size_t> offset(graph_.value_count(), 0);
+    for (std::size_t i = 0; i < owners.size(); ++i) offset[static_cast<std::size_t>(owners[i])] = memory.offsets[i];
+    for (Item& item : items_) {
+      plan_->scratch_bytes = std::max(plan_->scratch_bytes, item.step->record.scratch_bytes);
+      for (std::size_t s = 0; s < item.values.size(); ++s) item.step->slots.push_back(slot_of(item, s, offset));
+    }
+  }
+
+  Slot slot_of(const Item& item, std::size_t s, const std::vector<std::size_t>& offset) {
+    const ValueId r = root(item.values[s]);
+    Slot slot;
+    if (item.copy_to >= 0 && item.written[s]) {
+      slot.where = Slot::Where::output;
+      slot.index = item.copy_to;
+    } else if (output_of_[static_cast<std::size_t>(r)] >= 0) {
+      slot.where = Slot::Where::output;
+      slot.index = output_of_[static_cast<std::size_t>(r)];
+    } else if (const Tensor* t = graph_.value(r).value()) {
+      slot.where = Slot::Where::constant;
+      slot.index = constant(*t);
+    } else if (is_input(r)) {
+      slot.where = Slot::Where::input;
+      slot.index = static_cast<std::int32_t>(std::find(graph_.inputs.begin(), graph_.inputs.end(), r) - graph_.inputs.begin());
+    } else {
+      slot.offset = offset[static_cast<std::size_t>(r)];
+    }
+    return slot;
+  }
+
+  std::int32_t constant(const Tensor& t) {
+    for (std::size_t i = 0; i < plan_->constants.size(); ++i) {
+      if (plan_->constants[i].data() == t.data()) return static_cast<std::int32_t>(i);
+    }
+    plan_->constants.push_back(t);
+    return static_cast<std::int32_t>(plan_->constants.size() - 1);
+  }
+
+  static constexpr std::size_t kSlack = 0;
+
+  const Graph& graph_;
+  const BuildOptions& options_;
+  std::shared_ptr<Plan> plan_;
+  std::vector<Item> items_;
+  std::vector<ValueId> alias_;
+  std::vector<int> output_of_;
+  std::set<std::pair<std::size_t, ValueId>> taken_;
+};
+
+}  // namespace
+
+std::shared_ptr<const Plan> make_plan(const Program& program, const BuildOptions& options) {
+  return PlanBuilder(program, options).finish();
+}
+
+std::int32_t run_compiled(const loops::Kernel& kernel, const loops::KernelArgs& args) {
+  const loops::Kernel* const list[] = {&kernel};
+  const auto code = jit::Compiler::get()->compile(list).front();
+  std::vector<std::byte> scratch(static_cast<std::size_t>(code->scratch_bytes(kernel)) + 64);
+  loops::KernelArgs with_scratch = args;
+  with_scratch.scratch = reinterpret_cast<void*>((reinterpret_cast<std::uintptr_t>(scratch.data()) + 63) / 64 * 64);
+  return code->fn(&with_scratch);
+}
+
+std::shared_ptr<const void> PackedWeights::get(const void* source, const std::string& key, std::size_t bytes, Pack pack,
+                                               const void* context) {
+  const std::string whole = fmt::format("{}:{}", source, key);
+  const std::lock_guard lock(mutex_);
+  if (auto found = entries_[whole].lock()) return found;
+  void* memory = std::aligned_alloc(64, (bytes + 63) / 64 * 64);
+  if (!memory) return nullptr;
+  std::shared_ptr<const void> packed(memory, [](const void* p) { std::free(const_cast<void*>(p)); });
+  if (!pack(context, memory)) return nullptr;
+  entries_[whole] = packed;
+  return packed;
+}
+
+std::size_t PackedWeights::bytes() const { return 0; }
+
+}  // namespace lathe::runtime

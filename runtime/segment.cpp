@@ -1,0 +1,124 @@
+// Segment: from the shapes that arrive to a program (per structure) and a plan (per set of shapes).
+#include <algorithm>
+#include <cstring>
+
+#include "ops/ir/evaluate.h"
+#include "passes/pipeline.h"
+#include "runtime/core.h"
+#include "runtime/module.h"
+
+namespace lathe::runtime {
+namespace {
+
+/// Values up to this size take part in keys; larger ones are data like any other.
+constexpr std::int64_t kKeyElements = 4096;
+
+void append(std::string& key, const void* data, std::size_t bytes) { key.append(static_cast<const char*>(data), bytes); }
+
+bool needs_handles(const ops::Graph& graph) {
+  for (std::size_t v = 0; v < graph.value_count(); ++v) {
+    const auto& fact = graph.value(static_cast<ops::ValueId>(v)).fact;
+    if (fact && (!fact->is_tensor() || fact->dtype == DType::string || fact->dtype.is_complex() || fact->dtype.is_packed())) return true;
+  }
+  return false;
+}
+
+/// What passes may rely on: ranks, dtypes, and which extents are 0 or 1.
+std::string signature(const ops::Graph& graph) {
+  std::string s;
+  for (std::size_t v = 0; v < graph.value_count(); ++v) {
+    const auto& fact = graph.value(static_cast<ops::ValueId>(v)).fact;
+    if (!fact) continue;
+    s.push_back(static_cast<char>(fact->dtype));
+    for (std::int64_t d : fact->shape) s.push_back(d == 0 ? '0' : d == 1 ? '1' : 'n');
+    s.push_back('.');
+  }
+  return s;
+}
+
+}  // namespace
+
+std::string Segment::key(std::span<const Value> inputs) const {
+  std::string key;
+  append(key, &id_, sizeof(id_));
+  for (std::size_t i = 0; i < inputs.size(); ++i) {
+    const ops::Fact fact = ops::fact_of(inputs[i]);
+    key.push_back(static_cast<char>(fact.kind));
+    key.push_back(static_cast<char>(fact.dtype));
+    key.push_back(static_cast<char>(fact.rank()));
+    append(key, fact.shape.begin(), static_cast<std::size_t>(fact.rank()) * sizeof(std::int64_t));
+    if (by_value_[i] && inputs[i].is_tensor() && inputs[i].tensor().size() <= kKeyElements && fact.dtype != DType::string) {
+      append(key, inputs[i].tensor().data(), inputs[i].tensor().bytes());
+    }
+  }
+  return key;
+}
+
+bool Segment::same_key(std::span<const Value> inputs, const std::vector<Tensor>& made_for) const {
+  for (std::size_t i = 0; i < inputs.size(); ++i) {
+    if (!inputs[i].is_tensor()) return false;
+    const Tensor& a = inputs[i].tensor();
+    const Tensor& b = made_for[i];
+    if (a.dtype() != b.dtype() || !(a.shape() == b.shape())) return false;
+    if (by_value_[i] && (a.size() > kKeyElements || std::memcmp(a.data(), b.data(), a.bytes()) != 0)) return false;
+  }
+  return true;
+}
+
+bool Segment::infer(std::span<const Value> inputs, ops::Graph& graph) const {
+  for (std::size_t i = 0; i < inputs.size(); ++i) {
+    ops::ValueDef& v = graph.value(graph.inputs[i]);
+    ops::Fact fact = ops::fact_of(inputs[i]);
+    v.fact = fact;
+    v.known.reset();
+    if (!fact.is_tensor() || fact.dtype == DType::string) return false;
+    if (by_value_[i] && inputs[i].tensor().size() <= kKeyElements) v.known = inputs[i].tensor().clone();
+  }
+  ops::infer_graph(graph);
+  return !needs_handles(graph);
+}
+
+std::shared_ptr<Program> Segment::specialize(std::span<const Value> inputs, EngineCore& core) {
+  if (!infer(inputs, graph_)) return nullptr;
+  std::shared_ptr<Program>& program = programs_[signature(graph_)];
+  if (program) {
+    core.count_structure_hit();
+    infer(inputs, program->graph);
+    return program;
+  }
+  auto made = std::make_shared<Program>();
+  made->graph = graph_.clone();
+  core.run_passes(made->graph, false);
+  made->graph.compact();
+  made->groups = passes::graph_fuse(made->graph, core.fuses());
+  core.count_structure();
+  program = made;
+  return program;
+}
+
+std::shared_ptr<const Plan> Segment::plan(std::span<const Value> inputs, EngineCore& core) {
+  const std::string wanted = key(inputs);
+  if (auto found = core.plans().find(wanted)) return found->eager ? nullptr : found->plan;
+  const std::lock_guard lock(mutex_);
+  if (auto found = core.plans().find(wanted, false)) return found->eager ? nullptr : found->plan;
+  const std::shared_ptr<Program> program = specialize(inputs, core);
+  if (!program) {
+    core.plans().add(wanted, {nullptr, true});
+    return nullptr;
+  }
+  std::shared_ptr<const Plan> plan = core.make_plan(*program);
+  core.plans().add(wanted, {plan, false});
+  return plan;
+}
+
+std::shared_ptr<Program> Segment::program(std::span<const Value> inputs, EngineCore& core) {
+  const std::lock_guard lock(mutex_);
+  return specialize(inputs, core);
+}
+
+void Segment::forget() {
+  const std::lock_guard lock(mutex_);
+  programs_.clear();
+}
+
+}  // namespace lathe::runtime

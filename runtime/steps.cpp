@@ -1,0 +1,131 @@
+// Running loops, plain kernels and copies.
+#include "runtime/steps.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "ops/ir/kernel_context.h"
+
+namespace lathe::runtime {
+namespace {
+
+/// Below this many instructions a second thread costs more than it brings.
+constexpr double kWorthAThread = 60'000;
+
+double work_of(const loops::Kernel& kernel) {
+  double points = 1;
+  for (int d = 0; d < kernel.rank(); ++d) points *= static_cast<double>(kernel.extents[static_cast<std::size_t>(d)]);
+  return points * static_cast<double>(kernel.insts.size() + 2 * kernel.loads.size());
+}
+
+}  // namespace
+
+void LoopStep::finish(std::shared_ptr<const jit::CompiledKernel> compiled, int threads) {
+  code_ = std::move(compiled);
+  params_ = loops::pack_params(kernel);
+  extent_ = kernel.outer > 0 ? kernel.extents[0] : 1;
+  record.scratch_bytes = static_cast<std::size_t>(code_->scratch_bytes(kernel));
+  parts_ = 1;
+  part_size_ = extent_;
+  if (threads > 1 && kernel.outer > 0 && work_of(kernel) > kWorthAThread) {
+    const std::int64_t grain = std::max<std::int64_t>(1, code_->grain);
+    const std::int64_t wanted = (extent_ + threads - 1) / threads;
+    part_size_ = (wanted + grain - 1) / grain * grain;
+    parts_ = static_cast<int>((extent_ + part_size_ - 1) / part_size_);
+  }
+}
+
+std::int32_t LoopStep::run(void* const* buffers, StepContext& context) const noexcept {
+  if (parts_ <= 1 || !context.pool) {
+    loops::KernelArgs args{buffers, params_.data(), 0, extent_, context.scratch.front(), &context.slot};
+    return code_->fn(&args);
+  }
+  struct Shared {
+    const LoopStep* step;
+    void* const* buffers;
+    StepContext* context;
+    std::atomic<std::int32_t> status{0};
+  } shared{this, buffers, &context, {}};
+  const auto part = [](void* raw, int index, int worker) {
+    auto& s = *static_cast<Shared*>(raw);
+    loops::ErrorSlot slot;
+    const std::int64_t begin = index * s.step->part_size_;
+    const std::int64_t end = std::min(begin + s.step->part_size_, s.step->extent_);
+    const loops::KernelArgs args{s.buffers, s.step->params_.data(), begin, end,
+                                 s.context->scratch[static_cast<std::size_t>(worker)], &slot};
+    const std::int32_t status = s.step->code_->fn(&args);
+    std::int32_t expected = 0;
+    if (status != 0 && s.status.compare_exchange_strong(expected, status)) s.context->slot = slot;
+  };
+  context.pool->parallel(parts_, part, &shared);
+  return shared.status.load();
+}
+
+PlainStep::PlainStep(const ops::Graph& graph, ops::NodeId id) {
+  const ops::Node& n = graph.node(id);
+  node_.op = n.op;
+  node_.name = n.name;
+  node_.inputs = n.inputs;
+  node_.outputs = n.outputs;
+  node_.attributes = n.attributes;
+  for (ops::ValueId v : n.inputs) {
+    in_facts_.push_back(v == ops::kNone ? ops::Fact() : *graph.value(v).fact);
+    const Tensor* known = v == ops::kNone ? nullptr : graph.value(v).value();
+    known_.push_back(known ? *known : Tensor());
+  }
+  for (ops::ValueId v : n.outputs) out_facts_.push_back(v == ops::kNone ? ops::Fact() : *graph.value(v).fact);
+}
+
+std::int32_t PlainStep::run(void* const* buffers, StepContext& context) const noexcept {
+  try {
+    std::vector<Value> inputs(node_.inputs.size());
+    std::vector<Value> outputs(node_.outputs.size());
+    std::vector<const ops::Fact*> in_facts(inputs.size(), nullptr);
+    std::vector<const ops::Fact*> out_facts(outputs.size(), nullptr);
+    std::vector<const Tensor*> values(inputs.size(), nullptr);
+    for (std::size_t i = 0; i < inputs.size(); ++i) {
+      if (node_.inputs[i] == ops::kNone) continue;
+      inputs[i] = Tensor::borrow(in_facts_[i].dtype, in_facts_[i].shape, *buffers++);
+      in_facts[i] = &in_facts_[i];
+      values[i] = &inputs[i].tensor();
+    }
+    for (std::size_t i = 0; i < outputs.size(); ++i) {
+      if (node_.outputs[i] == ops::kNone) continue;
+      outputs[i] = Tensor::borrow(out_facts_[i].dtype, out_facts_[i].shape, *buffers++);
+      out_facts[i] = &out_facts_[i];
+    }
+    const ops::OpView view(node_, in_facts, values, out_facts);
+    ops::KernelContext kernel(view, inputs, outputs);
+    if (ThreadPool* pool = context.pool; pool && pool->threads() > 1) {
+      kernel.parallel_ = [pool](std::int64_t count, std::int64_t grain, const auto& body) {
+        const std::int64_t parts = std::min<std::int64_t>(pool->threads(), std::max<std::int64_t>(1, count / std::max<std::int64_t>(1, grain)));
+        struct Shared {
+          std::int64_t count, size;
+          const std::function<void(std::int64_t, std::int64_t)>* body;
+        } shared{count, (count + parts - 1) / parts, &body};
+        const auto part = [](void* raw, int index, int) {
+          const auto& s = *static_cast<Shared*>(raw);
+          const std::int64_t begin = index * s.size;
+          if (begin < s.count) (*s.body)(begin, std::min(begin + s.size, s.count));
+        };
+        pool->parallel(static_cast<int>(parts), part, &shared);
+      };
+    }
+    node_.op->kernel(kernel);
+    return 0;
+  } catch (const Failure& f) {
+    context.error = f.error;
+  } catch (const std::bad_alloc&) {
+    context.error = {ErrorCode::out_of_memory, fmt::format("{}: out of memory", ops::describe(node_))};
+  } catch (const std::exception& e) {
+    context.error = {ErrorCode::internal, fmt::format("{}: {}", ops::describe(node_), e.what())};
+  }
+  return kStepFailed;
+}
+
+std::int32_t CopyStep::run(void* const* buffers, StepContext&) const noexcept {
+  if (bytes_ > 0) std::memmove(buffers[1], buffers[0], bytes_);
+  return 0;
+}
+
+}  // namespace lathe::runtime

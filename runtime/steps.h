@@ -1,0 +1,54 @@
+// The kinds of steps: compiled loops, plain kernels, copies; oneDNN's stand in contraction.h.
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "jit/jit.h"
+#include "ops/ir/op.h"
+#include "runtime/plan.h"
+
+namespace lathe::runtime {
+
+/// A compiled loop kernel over a range, split among threads where the work is worth it.
+class LoopStep final : public Step {
+ public:
+  explicit LoopStep(loops::Kernel k) : kernel(std::move(k)) {}
+  /// Decides the split once the code is there.
+  void finish(std::shared_ptr<const jit::CompiledKernel> compiled, int threads);
+  std::int32_t run(void* const* buffers, StepContext& context) const noexcept override;
+
+  loops::Kernel kernel;
+
+ private:
+  std::shared_ptr<const jit::CompiledKernel> code_;
+  std::vector<std::int64_t> params_;
+  std::int64_t extent_ = 1;
+  std::int64_t part_size_ = 1;
+  int parts_ = 1;
+};
+
+/// A plain C++ kernel. The node is copied, so that the step does not depend on the program.
+class PlainStep final : public Step {
+ public:
+  PlainStep(const ops::Graph& graph, ops::NodeId id);
+  std::int32_t run(void* const* buffers, StepContext& context) const noexcept override;
+
+ private:
+  ops::Node node_;
+  std::vector<ops::Fact> in_facts_;
+  std::vector<ops::Fact> out_facts_;
+  std::vector<Tensor> known_;  ///< per input; undefined where not known
+};
+
+/// Copies bytes: an output that is also an input, a constant or another output.
+class CopyStep final : public Step {
+ public:
+  explicit CopyStep(std::size_t bytes) : bytes_(bytes) {}
+  std::int32_t run(void* const* buffers, StepContext& context) const noexcept override;
+
+ private:
+  std::size_t bytes_;
+};
+
+}  // namespace lathe::runtime
