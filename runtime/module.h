@@ -8,6 +8,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "passes/pipeline.h"
 #include "runtime/program.h"
 
 namespace lathe::runtime {
@@ -30,6 +31,8 @@ class Segment {
   [[nodiscard]] int id() const { return id_; }
   /// The graph after the passes for these inputs, with its groups; for tools.
   std::shared_ptr<Program> program(std::span<const Value> inputs, EngineCore& core);
+  /// Runs the passes for these inputs anew and tells how each went; for tools.
+  void trace(std::span<const Value> inputs, EngineCore& core, std::vector<passes::Record>& records);
   /// Forgets programs that no cached plan uses.
   void forget();
 

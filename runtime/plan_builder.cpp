@@ -365,12 +365,16 @@ std::shared_ptr<const void> PackedWeights::get(const void* source, const std::st
   if (auto found = entries_[whole].lock()) return found;
   void* memory = std::aligned_alloc(64, (bytes + 63) / 64 * 64);
   if (!memory) return nullptr;
-  std::shared_ptr<const void> packed(memory, [](const void* p) { std::free(const_cast<void*>(p)); });
+  bytes_->fetch_add(bytes);
+  std::shared_ptr<const void> packed(memory, [memory, bytes, total = bytes_](const void*) {
+    total->fetch_sub(bytes);
+    std::free(memory);
+  });
   if (!pack(context, memory)) return nullptr;
   entries_[whole] = packed;
   return packed;
 }
 
-std::size_t PackedWeights::bytes() const { return 0; }
+std::size_t PackedWeights::bytes() const { return bytes_->load(); }
 
 }  // namespace lathe::runtime

@@ -1,6 +1,7 @@
 // Program: a graph specialized to a structure of shapes, in groups that run as one kernel each; plans are made from it.
 #pragma once
 
+#include <atomic>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -22,8 +23,9 @@ class PackedWeights {
   [[nodiscard]] std::size_t bytes() const;
 
  private:
-  mutable std::mutex mutex_;
+  std::mutex mutex_;
   std::unordered_map<std::string, std::weak_ptr<const void>> entries_;
+  std::shared_ptr<std::atomic<std::size_t>> bytes_ = std::make_shared<std::atomic<std::size_t>>(0);
 };
 
 /// What specialization needs to know of its engine.

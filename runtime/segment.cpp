@@ -116,6 +116,13 @@ std::shared_ptr<Program> Segment::program(std::span<const Value> inputs, EngineC
   return specialize(inputs, core);
 }
 
+void Segment::trace(std::span<const Value> inputs, EngineCore& core, std::vector<passes::Record>& records) {
+  const std::lock_guard lock(mutex_);
+  if (!infer(inputs, graph_)) return;
+  ops::Graph copy = graph_.clone();
+  core.run_passes(copy, false, &records);
+}
+
 void Segment::forget() {
   const std::lock_guard lock(mutex_);
   programs_.clear();

@@ -1,0 +1,277 @@
+// Engine: loading, checking inputs, leasing executions.
+#include <lathe/engine.h>
+
+#include <algorithm>
+
+#include "frontends/frontend.h"
+#include "jit/jit.h"
+#include "runtime/boundary.h"
+#include "runtime/engine_impl.h"
+
+namespace lathe {
+namespace runtime {
+namespace {
+
+std::string list_names(const std::vector<ValueInfo>& infos) {
+  std::string text;
+  for (const ValueInfo& info : infos) text += (text.empty() ? "'" : ", '") + shown(info.name) + "'";
+  return text.empty() ? "none" : text;
+}
+
+std::string describe(const Value& value) {
+  if (value.is_sequence()) return "a sequence";
+  if (value.is_optional()) return "an optional";
+  if (value.is_map()) return "a map";
+  if (!value.tensor().defined()) return "nothing";
+  return fmt::format("{}[{}]", value.dtype(), fmt::join(value.shape().begin(), value.shape().end(), ","));
+}
+
+ValueInfo info_of(const ops::Graph& graph, ops::ValueId id) {
+  const ops::ValueDef& def = graph.value(id);
+  ValueInfo info = def.declared.value_or(ValueInfo{});
+  info.name = def.name;
+  return info;
+}
+
+Tensor zeros(DType dtype, const Shape& shape) {
+  Result<Tensor> made = Tensor::try_make(dtype, shape);
+  if (!made.ok()) throw Failure(std::move(made).error());
+  return *std::move(made);
+}
+
+void count_weights(const ops::Graph& graph, std::size_t& bytes) {
+  for (std::size_t v = 0; v < graph.value_count(); ++v) bytes += graph.value(static_cast<ops::ValueId>(v)).constant.bytes();
+  for (std::size_t n = 0; n < graph.node_count(); ++n) {
+    for (const auto& body : graph.node(static_cast<ops::NodeId>(n)).subgraphs) count_weights(*body, bytes);
+  }
+}
+
+}  // namespace
+
+EngineImpl::EngineImpl(ops::Graph graph, const EngineOptions& options, std::chrono::steady_clock::time_point deadline)
+    : core(std::make_shared<EngineCore>(options)) {
+  for (ops::ValueId v : graph.inputs) inputs.push_back(info_of(graph, v));
+  for (ops::ValueId v : graph.outputs) outputs.push_back(info_of(graph, v));
+  defaults.resize(inputs.size());
+  for (const auto& [value, tensor] : graph.defaults) {
+    const auto at = std::find(graph.inputs.begin(), graph.inputs.end(), value);
+    if (at == graph.inputs.end()) continue;
+    defaults[static_cast<std::size_t>(at - graph.inputs.begin())] = tensor;
+    inputs[static_cast<std::size_t>(at - graph.inputs.begin())].required = false;
+  }
+  sink_constants(graph);
+  core->run_passes(graph, true, &load_records, deadline);
+  count_weights(graph, weight_bytes);
+  int next_id = 0;
+  module = std::make_unique<Module>(std::move(graph), next_id);
+}
+
+int EngineImpl::input_index(std::string_view name) const {
+  for (std::size_t i = 0; i < inputs.size(); ++i) {
+    if (inputs[i].name == name) return static_cast<int>(i);
+  }
+  fail(ErrorCode::not_found, "the model has no input '{}'; its inputs are {}", shown(name), list_names(inputs));
+}
+
+int EngineImpl::output_index(std::string_view name) const {
+  for (std::size_t i = 0; i < outputs.size(); ++i) {
+    if (outputs[i].name == name) return static_cast<int>(i);
+  }
+  fail(ErrorCode::not_found, "the model has no output '{}'; its outputs are {}", shown(name), list_names(outputs));
+}
+
+void EngineImpl::check_input(std::size_t index, const Value& value) const {
+  const ValueInfo& info = inputs[index];
+  const auto refuse = [&] {
+    fail(ErrorCode::invalid_argument, "input '{}' must be {}, got {}", shown(info.name), info.to_string(), describe(value));
+  };
+  if (info.kind != ValueInfo::Kind::tensor) {
+    const bool fits = (info.kind == ValueInfo::Kind::sequence && value.is_sequence()) || (info.kind == ValueInfo::Kind::map && value.is_map()) ||
+                      info.kind == ValueInfo::Kind::optional || info.kind == ValueInfo::Kind::optional_sequence;
+    if (!fits) refuse();
+    return;
+  }
+  if (!value.is_tensor() || !value.tensor().defined()) refuse();
+  if (info.dtype != DType::undefined && value.dtype() != info.dtype) refuse();
+  if (!info.dims) return;
+  if (static_cast<int>(info.dims->size()) != value.shape().rank()) refuse();
+  for (int d = 0; d < value.shape().rank(); ++d) {
+    const Dim& dim = (*info.dims)[static_cast<std::size_t>(d)];
+    if (dim.extent >= 0 && dim.extent != value.shape()[d]) refuse();
+  }
+}
+
+std::vector<Value> EngineImpl::gather(std::span<const NamedValue> given, std::span<const Value> also) const {
+  std::vector<Value> values(inputs.size());
+  std::vector<bool> present(inputs.size(), false);
+  for (const NamedValue& n : given) {
+    std::size_t index = 0;
+    if (n.name.empty() && given.size() == 1) {
+      const auto required = std::count_if(inputs.begin(), inputs.end(), [](const ValueInfo& i) { return i.required; });
+      if (inputs.size() != 1 && required != 1) {
+        fail(ErrorCode::invalid_argument, "an input without a name fits a model with one input; this one's are {}", list_names(inputs));
+      }
+      index = static_cast<std::size_t>(std::find_if(inputs.begin(), inputs.end(), [&](const ValueInfo& i) { return i.required || inputs.size() == 1; }) - inputs.begin());
+    } else {
+      index = static_cast<std::size_t>(input_index(n.name));
+    }
+    if (present[index]) fail(ErrorCode::invalid_argument, "input '{}' is given twice", shown(inputs[index].name));
+    check_input(index, n.value);
+    values[index] = n.value;
+    present[index] = true;
+  }
+  for (std::size_t i = 0; i < inputs.size(); ++i) {
+    if (present[i]) continue;
+    if (i < also.size() && !(also[i].is_tensor() && !also[i].tensor().defined())) {
+      values[i] = also[i];
+    } else if (defaults[i].tensor().defined()) {
+      values[i] = defaults[i];
+    } else if (inputs[i].kind == ValueInfo::Kind::optional || inputs[i].kind == ValueInfo::Kind::optional_sequence) {
+      values[i] = Optional{};
+    } else {
+      fail(ErrorCode::invalid_argument, "input '{}' ({}) is missing", shown(inputs[i].name), inputs[i].to_string());
+    }
+  }
+  return values;
+}
+
+std::vector<Value> EngineImpl::placeholders(const Shapes& shapes, std::span<const Value> also) const {
+  std::vector<NamedValue> given;
+  for (const NamedShape& s : shapes) {
+    const std::size_t index = s.name.empty() && inputs.size() == 1 ? 0 : static_cast<std::size_t>(input_index(s.name));
+    for (std::int64_t d : s.shape) {
+      if (d < 0) fail(ErrorCode::invalid_argument, "the shape of input '{}' has a negative extent: {}", shown(s.name), s.shape);
+    }
+    const DType dtype = inputs[index].dtype == DType::undefined ? DType(DType::f32) : inputs[index].dtype;
+    given.push_back({inputs[index].name, zeros(dtype, s.shape)});
+  }
+  for (std::size_t i = 0; i < inputs.size(); ++i) {
+    const bool stated = std::any_of(given.begin(), given.end(), [&](const NamedValue& n) { return n.name == inputs[i].name; });
+    const bool bound = i < also.size() && !(also[i].is_tensor() && !also[i].tensor().defined());
+    if (stated || bound || !inputs[i].dims || defaults[i].tensor().defined()) continue;
+    Shape fixed;
+    bool open = false;
+    for (const Dim& d : *inputs[i].dims) {
+      fixed.push_back(d.extent);
+      open = open || d.extent < 0;
+    }
+    if (!open && inputs[i].kind == ValueInfo::Kind::tensor) given.push_back({inputs[i].name, zeros(inputs[i].dtype, fixed)});
+  }
+  return gather(given, also);
+}
+
+void EngineImpl::prepare(std::span<const Value> values) {
+  const ops::Graph& graph = module->graph();
+  for (const Part& part : module->parts()) {
+    if (!part.segment) break;
+    std::vector<Value> in;
+    for (ops::ValueId v : part.inputs) {
+      const auto at = std::find(graph.inputs.begin(), graph.inputs.end(), v);
+      if (at == graph.inputs.end()) return;
+      in.push_back(values[static_cast<std::size_t>(at - graph.inputs.begin())]);
+    }
+    part.segment->plan(in, *core);
+  }
+}
+
+std::unique_ptr<Execution> EngineImpl::lease() {
+  const std::lock_guard lock(idle_mutex_);
+  if (idle_.empty()) return std::make_unique<Execution>(core);
+  auto execution = std::move(idle_.back());
+  idle_.pop_back();
+  return execution;
+}
+
+void EngineImpl::give_back(std::unique_ptr<Execution> execution) {
+  const std::lock_guard lock(idle_mutex_);
+  idle_.push_back(std::move(execution));
+}
+
+void EngineImpl::trim() {
+  {
+    const std::lock_guard lock(idle_mutex_);
+    idle_.clear();
+  }
+  core->plans().trim();
+  module->forget();
+}
+
+MemoryUse EngineImpl::memory() const {
+  MemoryUse use;
+  use.weights = weight_bytes;
+  use.packed_weights = core->packed_bytes();
+  use.arenas = core->memory().used();
+  CacheStats stats;
+  core->fill(stats);
+  use.plans = stats.bytes;
+  use.code = static_cast<std::size_t>(jit::Compiler::get()->stats().code_bytes);
+  return use;
+}
+
+std::vector<std::size_t> wanted_outputs(const EngineImpl& engine, const RunOptions& options) {
+  std::vector<std::size_t> wanted;
+  for (const std::string& name : options.outputs) wanted.push_back(static_cast<std::size_t>(engine.output_index(name)));
+  if (options.outputs.empty()) {
+    for (std::size_t i = 0; i < engine.outputs.size(); ++i) wanted.push_back(i);
+  }
+  return wanted;
+}
+
+RunControl control_of(const RunOptions& options) { return {options.stop, options.deadline}; }
+
+}  // namespace runtime
+
+using runtime::guarded;
+
+Result<Engine> Engine::try_load(const std::string& path, const EngineOptions& options, const LoadOptions& load) noexcept {
+  return guarded<Engine>([&] {
+    const auto deadline = std::chrono::steady_clock::now() + load.limits.time;
+    ops::Graph graph = frontends::import_model(frontends::ModelSource::open(path, load), load);
+    return Engine(std::make_shared<runtime::EngineImpl>(std::move(graph), options, deadline));
+  });
+}
+
+Result<Engine> Engine::try_load(std::span<const std::byte> bytes, const EngineOptions& options, const LoadOptions& load) noexcept {
+  return guarded<Engine>([&] {
+    const auto deadline = std::chrono::steady_clock::now() + load.limits.time;
+    ops::Graph graph = frontends::import_model(frontends::ModelSource::from_bytes(bytes, load), load);
+    return Engine(std::make_shared<runtime::EngineImpl>(std::move(graph), options, deadline));
+  });
+}
+
+Result<Outputs> Engine::try_run(const Inputs& inputs, const RunOptions& options) const noexcept {
+  return guarded<Outputs>([&] {
+    const std::vector<std::size_t> wanted = runtime::wanted_outputs(*impl_, options);
+    const std::vector<Value> values = impl_->gather(inputs.values());
+    const runtime::RunControl control = runtime::control_of(options);
+    control.check();
+    auto execution = impl_->lease();
+    std::vector<Value> results = execution->run(*impl_->module, values, control);
+    impl_->give_back(std::move(execution));
+    std::vector<NamedValue> named;
+    for (std::size_t w : wanted) named.push_back({impl_->outputs[w].name, results[w]});
+    return Outputs(std::move(named));
+  });
+}
+
+Result<void> Engine::try_prepare(const Shapes& shapes) const noexcept {
+  return guarded<void>([&] { impl_->prepare(impl_->placeholders(shapes)); });
+}
+
+Result<Session> Engine::try_session() const noexcept {
+  return guarded<Session>([&] { return Session(std::make_unique<runtime::SessionImpl>(impl_)); });
+}
+
+const std::vector<ValueInfo>& Engine::inputs() const noexcept { return impl_->inputs; }
+const std::vector<ValueInfo>& Engine::outputs() const noexcept { return impl_->outputs; }
+MemoryUse Engine::memory() const noexcept { return impl_->memory(); }
+
+CacheStats Engine::cache_stats() const noexcept {
+  CacheStats stats;
+  impl_->core->fill(stats);
+  return stats;
+}
+
+void Engine::trim() const noexcept { impl_->trim(); }
+
+}  // namespace lathe
