@@ -11,17 +11,17 @@
 namespace lathe::runtime {
 namespace {
 
+using onednn::Operand;
+using onednn::PostOp;
 using ops::Graph;
 using ops::Group;
 using ops::kNone;
 using ops::Node;
 using ops::NodeId;
 using ops::ValueId;
-using onednn::Operand;
-using onednn::PostOp;
 
-/// Up to this many multiply-adds a compiled loop beats the cost of calling oneDNN; and rows of at most this many read each
-/// weight once either way.
+/// Up to this many multiply-adds a compiled loop beats the cost of calling oneDNN; and rows of at most this many read
+/// each weight once either way.
 constexpr double kSmallContraction = 32'768;
 constexpr std::int64_t kFewRows = 4;
 
@@ -38,8 +38,13 @@ struct Strided {
 
 class OneDnnStep final : public Step {
  public:
-  OneDnnStep(std::unique_ptr<onednn::Primitive> primitive, bool packed, bool bias, std::vector<std::size_t> offsets, const void* weights)
-      : primitive_(std::move(primitive)), packed_(packed), bias_(bias), offsets_(std::move(offsets)), weights_(weights) {}
+  OneDnnStep(std::unique_ptr<onednn::Primitive> primitive, bool packed, bool bias, std::vector<std::size_t> offsets,
+             const void* weights)
+      : primitive_(std::move(primitive)),
+        packed_(packed),
+        bias_(bias),
+        offsets_(std::move(offsets)),
+        weights_(weights) {}
 
   std::int32_t run(void* const* buffers, StepContext& context) const noexcept override {
     constexpr std::size_t kMostOperands = 32;
@@ -75,7 +80,8 @@ class OneDnnStep final : public Step {
 
 class Maker {
  public:
-  Maker(const Graph& graph, const Group& group, const BuildOptions& options) : graph_(graph), group_(group), options_(options) {
+  Maker(const Graph& graph, const Group& group, const BuildOptions& options)
+      : graph_(graph), group_(group), options_(options) {
     for (NodeId n : group.nodes) {
       if (graph.node(n).op->contraction || graph.node(n).op->name == "ConvTranspose") {
         if (main_ != kNone) throw Declined{"two contractions in one kernel"};
@@ -90,7 +96,8 @@ class Maker {
       if (v != kNone && fact(v).shape.elements() == 0) throw Declined{"an operand is empty"};
     }
     if (node.op->name == "MatMul" && node.op->domain.empty()) return matmul(node);
-    if ((node.op->name == "Conv" || node.op->name == "ConvTranspose") && node.op->domain.empty()) return convolution(node);
+    if ((node.op->name == "Conv" || node.op->name == "ConvTranspose") && node.op->domain.empty())
+      return convolution(node);
     throw Declined{fmt::format("{} is not among its operators", node.op->name)};
   }
 
@@ -98,7 +105,8 @@ class Maker {
   [[nodiscard]] const ops::Fact& fact(ValueId v) const { return *graph_.value(v).fact; }
 
   [[nodiscard]] bool is_view_here(NodeId n) const {
-    return n != kNone && graph_.node(n).op->is_view && std::find(group_.nodes.begin(), group_.nodes.end(), n) != group_.nodes.end();
+    return n != kNone && graph_.node(n).op->is_view &&
+           std::find(group_.nodes.begin(), group_.nodes.end(), n) != group_.nodes.end();
   }
 
   /// How `v` lies in memory, the group's views looked through.
@@ -124,11 +132,14 @@ class Maker {
     o.base = k.buffers[static_cast<std::size_t>(a.buffer)];
     o.offset = a.offset;
     o.strides = fact(v).shape;
-    for (int p = 0; p < fact(v).rank(); ++p) o.strides[fact(v).layout.dim_at(p)] = a.strides[static_cast<std::size_t>(p)];
+    for (int p = 0; p < fact(v).rank(); ++p)
+      o.strides[fact(v).layout.dim_at(p)] = a.strides[static_cast<std::size_t>(p)];
     return o;
   }
 
-  std::size_t bytes(const Strided& o) const { return static_cast<std::size_t>(o.offset) * static_cast<std::size_t>(fact(o.base).dtype.bits() / 8); }
+  std::size_t bytes(const Strided& o) const {
+    return static_cast<std::size_t>(o.offset) * static_cast<std::size_t>(fact(o.base).dtype.bits() / 8);
+  }
 
   /// The operand brought to `rank` by leading dims of 1.
   static Operand padded(const ops::Fact& f, const Shape& strides, int rank) {
@@ -243,7 +254,8 @@ class Maker {
 
   [[nodiscard]] int readers_here(ValueId v) const {
     int n = 0;
-    for (NodeId id : group_.nodes) n += static_cast<int>(std::count(graph_.node(id).inputs.begin(), graph_.node(id).inputs.end(), v));
+    for (NodeId id : group_.nodes)
+      n += static_cast<int>(std::count(graph_.node(id).inputs.begin(), graph_.node(id).inputs.end(), v));
     return n;
   }
 
@@ -251,7 +263,9 @@ class Maker {
   [[nodiscard]] bool swish(ValueId x, NodeId first, NodeId second) const {
     const Node& s = graph_.node(first);
     const Node& m = graph_.node(second);
-    if (s.op->name != "Sigmoid" || s.inputs[0] != x || m.op->name != "Mul" || leaves(s.outputs[0]) || readers_here(x) != 2) return false;
+    if (s.op->name != "Sigmoid" || s.inputs[0] != x || m.op->name != "Mul" || leaves(s.outputs[0]) ||
+        readers_here(x) != 2)
+      return false;
     return (m.inputs[0] == x && m.inputs[1] == s.outputs[0]) || (m.inputs[1] == x && m.inputs[0] == s.outputs[0]);
   }
 
@@ -302,8 +316,8 @@ class Maker {
     } catch (const ops::NotFusable&) {
       return false;
     }
-    const bool along_channel = p.operand.dims.elements() == p.operand.dims[channel] && p.operand.dims[channel] == channels_ &&
-                               p.operand.strides[channel] == 1;
+    const bool along_channel = p.operand.dims.elements() == p.operand.dims[channel] &&
+                               p.operand.dims[channel] == channels_ && p.operand.strides[channel] == 1;
     if (may_bias && name == "Add" && along_channel && !bias_) {
       bias_ = o;
       return true;
@@ -328,7 +342,8 @@ class Maker {
     if (work <= kSmallContraction) throw Declined{"too small to be worth the call"};
     const Strided oa = operand(a);
     const Strided ob = operand(b);
-    if (dst[rank - 2] <= kFewRows && ob.strides.back() == 1) throw Declined{"few rows: a compiled loop reads the weights as fast"};
+    if (dst[rank - 2] <= kFewRows && ob.strides.back() == 1)
+      throw Declined{"few rows: a compiled loop reads the weights as fast"};
     onednn::MatMulSpec spec;
     rank_ = rank;
     channels_ = dst.back();
@@ -376,7 +391,9 @@ class Maker {
     };
     spec.a = flat(spec.a);
     spec.dst = flat(spec.dst);
-    spec.b = {spec.b.dtype, {spec.b.dims[rank - 2], spec.b.dims[rank - 1]}, {spec.b.strides[rank - 2], spec.b.strides[rank - 1]}};
+    spec.b = {spec.b.dtype,
+              {spec.b.dims[rank - 2], spec.b.dims[rank - 1]},
+              {spec.b.strides[rank - 2], spec.b.strides[rank - 1]}};
     for (PostOp& p : spec.post_ops) {
       if (has_operand(p.kind)) p.operand = flat(p.operand);
     }
@@ -394,7 +411,8 @@ class Maker {
     const ops::OpView op = nf.view();
     const Shape in = ops::spatial(fact(x).shape);
     const Shape kernel = ops::spatial(fact(w).shape);
-    const ops::Window window = transposed ? ops::resolve_transposed_window(op, in, kernel) : ops::resolve_window(op, in, kernel);
+    const ops::Window window =
+        transposed ? ops::resolve_transposed_window(op, in, kernel) : ops::resolve_window(op, in, kernel);
     onednn::ConvSpec spec;
     rank_ = fact(out).rank();
     channels_ = fact(out).shape[1];
@@ -416,7 +434,8 @@ class Maker {
     return finish(std::move(made), ox, ow, true, end, transposed ? "deconvolution" : "convolution");
   }
 
-  ContractionStep finish(onednn::Made made, const Strided& src, const Strided& weights, bool constant, ValueId end, const char* kind) {
+  ContractionStep finish(onednn::Made made, const Strided& src, const Strided& weights, bool constant, ValueId end,
+                         const char* kind) {
     if (!made.primitive) throw Declined{made.declined};
     onednn::Primitive& primitive = *made.primitive;
     read(src.base, bytes(src));
@@ -435,7 +454,8 @@ class Maker {
             return c->primitive->pack_weights(c->source, out);
           },
           &context);
-      if (!result_.packed) fail(ErrorCode::out_of_memory, "no memory for {} bytes of packed weights", primitive.weights_bytes());
+      if (!result_.packed)
+        fail(ErrorCode::out_of_memory, "no memory for {} bytes of packed weights", primitive.weights_bytes());
     } else {
       read(weights.base, bytes(weights));
     }
@@ -445,7 +465,8 @@ class Maker {
     result_.writes = end;
     const std::string name = primitive.name();
     const std::size_t scratch = primitive.scratch_bytes();
-    result_.step = std::make_unique<OneDnnStep>(std::move(made.primitive), packed, bias_.has_value(), offsets_, result_.packed.get());
+    result_.step = std::make_unique<OneDnnStep>(std::move(made.primitive), packed, bias_.has_value(), offsets_,
+                                                result_.packed.get());
     result_.step->record.backend = "onednn";
     result_.step->record.kernel = fmt::format("{} ({})", kind, name);
     result_.step->record.scratch_bytes = scratch;

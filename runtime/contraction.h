@@ -12,10 +12,10 @@ namespace lathe::runtime {
 /// A step that oneDNN runs, or the reason why it declined.
 struct ContractionStep {
   std::unique_ptr<Step> step;
-  std::vector<ops::ValueId> reads;   ///< in the order of the step's slots, before the written one
+  std::vector<ops::ValueId> reads;  ///< in the order of the step's slots, before the written one
   ops::ValueId writes = ops::kNone;
   std::shared_ptr<const void> packed;  ///< weights that the plan must keep
-  std::vector<ops::NodeId> rest;     ///< nodes of the group that could not become post-ops
+  std::vector<ops::NodeId> rest;       ///< nodes of the group that could not become post-ops
   std::string declined;
 };
 

@@ -11,7 +11,8 @@ namespace {
 bool truth(const ops::Node& node, const Value& value, std::string_view what) {
   if (!value.is_tensor() || value.dtype() != DType::boolean || value.tensor().size() != 1) {
     fail(ErrorCode::invalid_model, "{}: {} must be one boolean, got {}", ops::describe(node), what,
-         value.is_tensor() ? fmt::format("{}[{}]", value.dtype(), value.shape()) : std::string("something that is no tensor"));
+         value.is_tensor() ? fmt::format("{}[{}]", value.dtype(), value.shape())
+                           : std::string("something that is no tensor"));
   }
   return value.view<bool>().front();
 }
@@ -28,7 +29,8 @@ Blocks around(const Shape& shape, int axis) {
   return b;
 }
 
-void copy_elements(DType dtype, const void* from, std::int64_t from_at, void* to, std::int64_t to_at, std::int64_t count) {
+void copy_elements(DType dtype, const void* from, std::int64_t from_at, void* to, std::int64_t to_at,
+                   std::int64_t count) {
   if (dtype == DType::string) {
     std::copy_n(static_cast<const std::string*>(from) + from_at, count, static_cast<std::string*>(to) + to_at);
     return;
@@ -39,7 +41,8 @@ void copy_elements(DType dtype, const void* from, std::int64_t from_at, void* to
 }
 
 void refuse_packed(const ops::Node& node, const Tensor& t) {
-  if (t.dtype().is_packed()) fail(ErrorCode::unsupported, "{}: scanning over packed {} elements", ops::describe(node), t.dtype());
+  if (t.dtype().is_packed())
+    fail(ErrorCode::unsupported, "{}: scanning over packed {} elements", ops::describe(node), t.dtype());
 }
 
 /// The slice of `t` at `index` of `axis`, that axis gone.
@@ -63,8 +66,8 @@ Tensor stack(const ops::Node& node, const std::vector<Tensor>& parts, int axis) 
   const Blocks b = around(shape, axis);
   for (std::size_t p = 0; p < parts.size(); ++p) {
     if (!(parts[p].shape() == parts.front().shape()) || parts[p].dtype() != parts.front().dtype()) {
-      fail(ErrorCode::invalid_model, "{}: a scan output is {} in iteration {}, but {} in the first", ops::describe(node), parts[p].shape(), p,
-           parts.front().shape());
+      fail(ErrorCode::invalid_model, "{}: a scan output is {} in iteration {}, but {} in the first",
+           ops::describe(node), parts[p].shape(), p, parts.front().shape());
     }
     for (std::int64_t o = 0; o < b.outer; ++o) {
       copy_elements(result.dtype(), parts[p].data(), o * b.inner, result.mutable_data(),
@@ -90,19 +93,23 @@ Tensor empty_scan(const ops::Graph& body, ops::ValueId output) {
 
 }  // namespace
 
-std::vector<Value> Execution::run_if(const Part& part, const ops::Node& node, std::span<const Value> inputs, const RunControl& control) {
+std::vector<Value> Execution::run_if(const Part& part, const ops::Node& node, std::span<const Value> inputs,
+                                     const RunControl& control) {
   const bool condition = truth(node, inputs[0], "the condition");
   return run(*part.bodies[condition ? 0 : 1], inputs.subspan(1), control);
 }
 
-std::vector<Value> Execution::run_loop(const Part& part, const ops::Node& node, std::span<const Value> inputs, const RunControl& control) {
+std::vector<Value> Execution::run_loop(const Part& part, const ops::Node& node, std::span<const Value> inputs,
+                                       const RunControl& control) {
   const Module& body = *part.bodies[0];
   const std::size_t formal = node.formal_inputs();
   const std::size_t carried = formal - 2;
   std::int64_t trips = std::numeric_limits<std::int64_t>::max();
   if (node.inputs[0] != ops::kNone) {
     const Tensor& t = inputs[0].tensor();
-    if (t.size() != 1 || !t.dtype().is_integer()) fail(ErrorCode::invalid_model, "{}: the trip count must be one integer, got {}[{}]", ops::describe(node), t.dtype(), t.shape());
+    if (t.size() != 1 || !t.dtype().is_integer())
+      fail(ErrorCode::invalid_model, "{}: the trip count must be one integer, got {}[{}]", ops::describe(node),
+           t.dtype(), t.shape());
     trips = t.integer(0);
   }
   bool condition = node.inputs[1] == ops::kNone || truth(node, inputs[1], "the condition");
@@ -110,7 +117,8 @@ std::vector<Value> Execution::run_loop(const Part& part, const ops::Node& node, 
   for (std::size_t i = 2; i < arguments.size(); ++i) arguments[i] = inputs[i];
   const std::size_t results = body.graph().outputs.size();
   if (results < 1 + carried) {
-    fail(ErrorCode::invalid_model, "{}: its body has {} outputs for {} carried values", ops::describe(node), results, carried);
+    fail(ErrorCode::invalid_model, "{}: its body has {} outputs for {} carried values", ops::describe(node), results,
+         carried);
   }
   std::vector<std::vector<Tensor>> scans(results - 1 - carried);
   for (std::int64_t i = 0; i < trips && condition; ++i) {
@@ -128,13 +136,15 @@ std::vector<Value> Execution::run_loop(const Part& part, const ops::Node& node, 
   std::vector<Value> outputs;
   for (std::size_t c = 0; c < carried; ++c) outputs.push_back(std::move(arguments[2 + c]));
   for (std::size_t s = 0; s < scans.size(); ++s) {
-    outputs.emplace_back(scans[s].empty() ? empty_scan(body.graph(), body.graph().outputs[1 + carried + s]) : stack(node, scans[s], 0));
+    outputs.emplace_back(scans[s].empty() ? empty_scan(body.graph(), body.graph().outputs[1 + carried + s])
+                                          : stack(node, scans[s], 0));
   }
   outputs.resize(std::max(outputs.size(), node.outputs.size()));
   return outputs;
 }
 
-std::vector<Value> Execution::run_scan(const Part& part, const ops::Node& node, std::span<const Value> inputs, const RunControl& control) {
+std::vector<Value> Execution::run_scan(const Part& part, const ops::Node& node, std::span<const Value> inputs,
+                                       const RunControl& control) {
   const Module& body = *part.bodies[0];
   const ops::OpView op(node, {}, {});
   const std::size_t formal = node.formal_inputs();

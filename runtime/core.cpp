@@ -22,7 +22,8 @@ class CpuTarget final : public passes::TargetInfo {
 };
 
 bool allows(const EngineOptions& options, std::string_view backend) {
-  return options.backends.empty() || std::find(options.backends.begin(), options.backends.end(), backend) != options.backends.end();
+  return options.backends.empty() ||
+         std::find(options.backends.begin(), options.backends.end(), backend) != options.backends.end();
 }
 
 std::uint64_t microseconds_since(std::chrono::steady_clock::time_point start) {
@@ -92,7 +93,8 @@ std::shared_ptr<void> DataMemory::allocate(std::size_t bytes) {
   const std::size_t before = used_->fetch_add(rounded);
   if (limit_ != 0 && before + rounded > limit_) {
     used_->fetch_sub(rounded);
-    fail(ErrorCode::limit_exceeded, "{} bytes more would exceed memory_bytes: {} of {} bytes are in use", rounded, before, limit_);
+    fail(ErrorCode::limit_exceeded, "{} bytes more would exceed memory_bytes: {} of {} bytes are in use", rounded,
+         before, limit_);
   }
   void* memory = allocator_ ? allocator_->allocate(rounded, kAlignment) : std::aligned_alloc(kAlignment, rounded);
   if (!memory) {
@@ -119,7 +121,8 @@ EngineCore::EngineCore(const EngineOptions& options)
       fail(ErrorCode::invalid_argument, "there is no backend '{}': jit, onednn and plain exist", shown(backend));
     }
   }
-  if (options_.threads < 0) fail(ErrorCode::invalid_argument, "threads is {}, expected 0 (one per core) or more", options_.threads);
+  if (options_.threads < 0)
+    fail(ErrorCode::invalid_argument, "threads is {}, expected 0 (one per core) or more", options_.threads);
   if (options_.pool) {
     pool_ = options_.pool;
   } else {

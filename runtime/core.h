@@ -1,4 +1,5 @@
-// EngineCore: what an engine's sessions, segments and plans share. Kept alive by each of them, never by background work alone.
+// EngineCore: what an engine's sessions, segments and plans share. Kept alive by each of them, never by background work
+// alone.
 #pragma once
 
 #include <atomic>
@@ -54,7 +55,8 @@ class PlanCache {
 /// Data memory: from the application's allocator or the system, counted against EngineOptions::memory_bytes.
 class DataMemory {
  public:
-  DataMemory(std::shared_ptr<Allocator> allocator, std::size_t limit) : allocator_(std::move(allocator)), limit_(limit) {}
+  DataMemory(std::shared_ptr<Allocator> allocator, std::size_t limit)
+      : allocator_(std::move(allocator)), limit_(limit) {}
   /// At least `bytes` bytes aligned to 64, released with the last copy. Failure (limit_exceeded, out_of_memory).
   std::shared_ptr<void> allocate(std::size_t bytes);
   [[nodiscard]] std::size_t used() const { return used_->load(); }

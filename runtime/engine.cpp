@@ -40,7 +40,8 @@ Tensor zeros(DType dtype, const Shape& shape) {
 }
 
 void count_weights(const ops::Graph& graph, std::size_t& bytes) {
-  for (std::size_t v = 0; v < graph.value_count(); ++v) bytes += graph.value(static_cast<ops::ValueId>(v)).constant.bytes();
+  for (std::size_t v = 0; v < graph.value_count(); ++v)
+    bytes += graph.value(static_cast<ops::ValueId>(v)).constant.bytes();
   for (std::size_t n = 0; n < graph.node_count(); ++n) {
     for (const auto& body : graph.node(static_cast<ops::NodeId>(n)).subgraphs) count_weights(*body, bytes);
   }
@@ -53,11 +54,9 @@ EngineImpl::EngineImpl(ops::Graph graph, const EngineOptions& options, std::chro
   for (ops::ValueId v : graph.inputs) inputs.push_back(info_of(graph, v));
   for (ops::ValueId v : graph.outputs) outputs.push_back(info_of(graph, v));
   defaults.resize(inputs.size());
-  for (const auto& [value, tensor] : graph.defaults) {
-    const auto at = std::find(graph.inputs.begin(), graph.inputs.end(), value);
-    if (at == graph.inputs.end()) continue;
-    defaults[static_cast<std::size_t>(at - graph.inputs.begin())] = tensor;
-    inputs[static_cast<std::size_t>(at - graph.inputs.begin())].required = false;
+  for (std::size_t i = 0; i < inputs.size(); ++i) {
+    defaults[i] = graph.value(graph.inputs[i]).default_value;
+    inputs[i].required = !defaults[i].tensor().defined();
   }
   sink_constants(graph);
   core->run_passes(graph, true, &load_records, deadline);
@@ -83,11 +82,13 @@ int EngineImpl::output_index(std::string_view name) const {
 void EngineImpl::check_input(std::size_t index, const Value& value) const {
   const ValueInfo& info = inputs[index];
   const auto refuse = [&] {
-    fail(ErrorCode::invalid_argument, "input '{}' must be {}, got {}", shown(info.name), info.to_string(), describe(value));
+    fail(ErrorCode::invalid_argument, "input '{}' must be {}, got {}", shown(info.name), info.to_string(),
+         describe(value));
   };
   if (info.kind != ValueInfo::Kind::tensor) {
-    const bool fits = (info.kind == ValueInfo::Kind::sequence && value.is_sequence()) || (info.kind == ValueInfo::Kind::map && value.is_map()) ||
-                      info.kind == ValueInfo::Kind::optional || info.kind == ValueInfo::Kind::optional_sequence;
+    const bool fits = (info.kind == ValueInfo::Kind::sequence && value.is_sequence()) ||
+                      (info.kind == ValueInfo::Kind::map && value.is_map()) || info.kind == ValueInfo::Kind::optional ||
+                      info.kind == ValueInfo::Kind::optional_sequence;
     if (!fits) refuse();
     return;
   }
@@ -109,9 +110,13 @@ std::vector<Value> EngineImpl::gather(std::span<const NamedValue> given, std::sp
     if (n.name.empty() && given.size() == 1) {
       const auto required = std::count_if(inputs.begin(), inputs.end(), [](const ValueInfo& i) { return i.required; });
       if (inputs.size() != 1 && required != 1) {
-        fail(ErrorCode::invalid_argument, "an input without a name fits a model with one input; this one's are {}", list_names(inputs));
+        fail(ErrorCode::invalid_argument, "an input without a name fits a model with one input; this one's are {}",
+             list_names(inputs));
       }
-      index = static_cast<std::size_t>(std::find_if(inputs.begin(), inputs.end(), [&](const ValueInfo& i) { return i.required || inputs.size() == 1; }) - inputs.begin());
+      index =
+          static_cast<std::size_t>(std::find_if(inputs.begin(), inputs.end(),
+                                                [&](const ValueInfo& i) { return i.required || inputs.size() == 1; }) -
+                                   inputs.begin());
     } else {
       index = static_cast<std::size_t>(input_index(n.name));
     }
@@ -140,13 +145,15 @@ std::vector<Value> EngineImpl::placeholders(const Shapes& shapes, std::span<cons
   for (const NamedShape& s : shapes) {
     const std::size_t index = s.name.empty() && inputs.size() == 1 ? 0 : static_cast<std::size_t>(input_index(s.name));
     for (std::int64_t d : s.shape) {
-      if (d < 0) fail(ErrorCode::invalid_argument, "the shape of input '{}' has a negative extent: {}", shown(s.name), s.shape);
+      if (d < 0)
+        fail(ErrorCode::invalid_argument, "the shape of input '{}' has a negative extent: {}", shown(s.name), s.shape);
     }
     const DType dtype = inputs[index].dtype == DType::undefined ? DType(DType::f32) : inputs[index].dtype;
     given.push_back({inputs[index].name, zeros(dtype, s.shape)});
   }
   for (std::size_t i = 0; i < inputs.size(); ++i) {
-    const bool stated = std::any_of(given.begin(), given.end(), [&](const NamedValue& n) { return n.name == inputs[i].name; });
+    const bool stated =
+        std::any_of(given.begin(), given.end(), [&](const NamedValue& n) { return n.name == inputs[i].name; });
     const bool bound = i < also.size() && !(also[i].is_tensor() && !also[i].tensor().defined());
     if (stated || bound || !inputs[i].dims || defaults[i].tensor().defined()) continue;
     Shape fixed;
@@ -155,7 +162,8 @@ std::vector<Value> EngineImpl::placeholders(const Shapes& shapes, std::span<cons
       fixed.push_back(d.extent);
       open = open || d.extent < 0;
     }
-    if (!open && inputs[i].kind == ValueInfo::Kind::tensor) given.push_back({inputs[i].name, zeros(inputs[i].dtype, fixed)});
+    if (!open && inputs[i].kind == ValueInfo::Kind::tensor)
+      given.push_back({inputs[i].name, zeros(inputs[i].dtype, fixed)});
   }
   return gather(given, also);
 }
@@ -223,7 +231,8 @@ RunControl control_of(const RunOptions& options) { return {options.stop, options
 
 using runtime::guarded;
 
-Result<Engine> Engine::try_load(const std::string& path, const EngineOptions& options, const LoadOptions& load) noexcept {
+Result<Engine> Engine::try_load(const std::string& path, const EngineOptions& options,
+                                const LoadOptions& load) noexcept {
   return guarded<Engine>([&] {
     const auto deadline = std::chrono::steady_clock::now() + load.limits.time;
     ops::Graph graph = frontends::import_model(frontends::ModelSource::open(path, load), load);
@@ -231,7 +240,8 @@ Result<Engine> Engine::try_load(const std::string& path, const EngineOptions& op
   });
 }
 
-Result<Engine> Engine::try_load(std::span<const std::byte> bytes, const EngineOptions& options, const LoadOptions& load) noexcept {
+Result<Engine> Engine::try_load(std::span<const std::byte> bytes, const EngineOptions& options,
+                                const LoadOptions& load) noexcept {
   return guarded<Engine>([&] {
     const auto deadline = std::chrono::steady_clock::now() + load.limits.time;
     ops::Graph graph = frontends::import_model(frontends::ModelSource::from_bytes(bytes, load), load);

@@ -18,8 +18,8 @@ class EngineImpl {
   /// Takes an imported graph. Failure where it cannot be prepared.
   EngineImpl(ops::Graph graph, const EngineOptions& options, std::chrono::steady_clock::time_point deadline);
 
-  /// The values for the module's inputs, in its order, checked against what the model declares. `also` fills what `inputs`
-  /// leaves out (a session's bound inputs; may be empty).
+  /// The values for the module's inputs, in its order, checked against what the model declares. `also` fills what
+  /// `inputs` leaves out (a session's bound inputs; may be empty).
   [[nodiscard]] std::vector<Value> gather(std::span<const NamedValue> inputs, std::span<const Value> also = {}) const;
   /// Zeros of these shapes, for planning.
   [[nodiscard]] std::vector<Value> placeholders(const Shapes& shapes, std::span<const Value> also = {}) const;
@@ -51,7 +51,10 @@ class EngineImpl {
 class SessionImpl {
  public:
   explicit SessionImpl(std::shared_ptr<EngineImpl> e)
-      : engine(std::move(e)), execution(engine->core), bound_inputs(engine->inputs.size()), bound_outputs(engine->outputs.size()) {}
+      : engine(std::move(e)),
+        execution(engine->core),
+        bound_inputs(engine->inputs.size()),
+        bound_outputs(engine->outputs.size()) {}
 
   void bind_input(std::string_view name, Tensor tensor);
   void bind_output(std::string_view name, Tensor tensor);

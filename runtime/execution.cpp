@@ -55,7 +55,9 @@ PlanInstance* Execution::prepare(Segment& segment, std::span<const Value> inputs
   std::vector<Cached>& known = instances_[segment.id()];
   for (std::size_t i = 0; i < known.size(); ++i) {
     if (!segment.same_key(inputs, known[i].made_for)) continue;
-    if (i > 0) std::rotate(known.begin(), known.begin() + static_cast<std::ptrdiff_t>(i), known.begin() + static_cast<std::ptrdiff_t>(i) + 1);
+    if (i > 0)
+      std::rotate(known.begin(), known.begin() + static_cast<std::ptrdiff_t>(i),
+                  known.begin() + static_cast<std::ptrdiff_t>(i) + 1);
     reserve(known.front().instance->plan());
     known.front().instance->bind(static_cast<std::byte*>(arena_.get()));
     return known.front().instance.get();
@@ -65,7 +67,8 @@ PlanInstance* Execution::prepare(Segment& segment, std::span<const Value> inputs
   Cached cached;
   for (const Value& v : inputs) {
     // Only dtype, shape and, where values decide shapes, the value are kept.
-    cached.made_for.push_back(v.tensor().size() <= 4096 ? v.tensor().clone() : Tensor::borrow(v.dtype(), v.shape(), nullptr));
+    cached.made_for.push_back(v.tensor().size() <= 4096 ? v.tensor().clone()
+                                                        : Tensor::borrow(v.dtype(), v.shape(), nullptr));
   }
   cached.instance = std::make_unique<PlanInstance>(std::move(plan));
   reserve(cached.instance->plan());
@@ -88,8 +91,8 @@ void Execution::run_instance(PlanInstance& instance, std::span<void* const> inpu
   control.check();
   const Step& step = *instance.plan().steps[static_cast<std::size_t>(failed)];
   if (status == loops::kIndexError) {
-    fail(ErrorCode::out_of_range, "{}: index {} at element {} is out of range for an extent of {}", step.blame(), context.slot.value,
-         context.slot.position, context.slot.extent);
+    fail(ErrorCode::out_of_range, "{}: index {} at element {} is out of range for an extent of {}", step.blame(),
+         context.slot.value, context.slot.position, context.slot.extent);
   }
   if (status == kStepFailed) throw Failure(context.error);
   fail(ErrorCode::internal, "{}: its kernel returned {}", step.blame(), status);
@@ -111,7 +114,8 @@ std::vector<Value> Execution::run_segment(Segment& segment, std::span<const Valu
   std::vector<void*> out;
   const std::vector<ops::Fact>& facts = instance->plan().outputs;
   for (std::size_t o = 0; o < facts.size(); ++o) {
-    const bool fits = o < bound.size() && bound[o].defined() && bound[o].dtype() == facts[o].dtype && bound[o].shape() == facts[o].shape;
+    const bool fits = o < bound.size() && bound[o].defined() && bound[o].dtype() == facts[o].dtype &&
+                      bound[o].shape() == facts[o].shape;
     Tensor t = fits ? bound[o] : allocate(facts[o].dtype, facts[o].shape);
     out.push_back(t.mutable_data());
     results.emplace_back(std::move(t));
@@ -120,7 +124,8 @@ std::vector<Value> Execution::run_segment(Segment& segment, std::span<const Valu
   return results;
 }
 
-std::vector<Value> Execution::run_eager(const ops::Graph& graph, std::span<const Value> inputs, const RunControl& control) {
+std::vector<Value> Execution::run_eager(const ops::Graph& graph, std::span<const Value> inputs,
+                                        const RunControl& control) {
   std::vector<Value> values(graph.value_count());
   for (std::size_t i = 0; i < inputs.size(); ++i) values[static_cast<std::size_t>(graph.inputs[i])] = inputs[i];
   const auto value_of = [&](ops::ValueId v) -> Value {
@@ -142,8 +147,8 @@ std::vector<Value> Execution::run_eager(const ops::Graph& graph, std::span<const
   return results;
 }
 
-std::vector<Value> Execution::run_part(const Part& part, const Module& module, std::vector<Value>& values, const RunControl& control,
-                                       std::span<const Tensor> bound) {
+std::vector<Value> Execution::run_part(const Part& part, const Module& module, std::vector<Value>& values,
+                                       const RunControl& control, std::span<const Tensor> bound) {
   const ops::Graph& graph = module.graph();
   std::vector<Value> inputs;
   inputs.reserve(part.inputs.size());
@@ -151,7 +156,8 @@ std::vector<Value> Execution::run_part(const Part& part, const Module& module, s
     if (v == ops::kNone) {
       inputs.emplace_back();
     } else {
-      inputs.push_back(graph.value(v).is_constant() ? Value(graph.value(v).constant) : values[static_cast<std::size_t>(v)]);
+      inputs.push_back(graph.value(v).is_constant() ? Value(graph.value(v).constant)
+                                                    : values[static_cast<std::size_t>(v)]);
     }
   }
   if (part.segment) {
@@ -165,10 +171,14 @@ std::vector<Value> Execution::run_part(const Part& part, const Module& module, s
   control.check();
   const ops::Node& node = graph.node(part.node);
   switch (node.op->region) {
-    case ops::Region::if_: return run_if(part, node, inputs, control);
-    case ops::Region::loop: return run_loop(part, node, inputs, control);
-    case ops::Region::scan: return run_scan(part, node, inputs, control);
-    case ops::Region::none: break;
+    case ops::Region::if_:
+      return run_if(part, node, inputs, control);
+    case ops::Region::loop:
+      return run_loop(part, node, inputs, control);
+    case ops::Region::scan:
+      return run_scan(part, node, inputs, control);
+    case ops::Region::none:
+      break;
   }
   return ops::evaluate_node(node, inputs, run_compiled);
 }
@@ -186,7 +196,8 @@ std::vector<Value> Execution::run(const Module& module, std::span<const Value> i
       if (part.outputs[o] != ops::kNone) values[static_cast<std::size_t>(part.outputs[o])] = std::move(outs[o]);
     }
     for (ops::ValueId v : part.inputs) {
-      if (v != ops::kNone && module.last_use()[static_cast<std::size_t>(v)] == static_cast<int>(p)) values[static_cast<std::size_t>(v)] = {};
+      if (v != ops::kNone && module.last_use()[static_cast<std::size_t>(v)] == static_cast<int>(p))
+        values[static_cast<std::size_t>(v)] = {};
     }
   }
   std::vector<Value> results;
@@ -197,8 +208,8 @@ std::vector<Value> Execution::run(const Module& module, std::span<const Value> i
     if (o < bound.size() && bound[o].defined() && result.is_tensor() && result.tensor().data() != bound[o].data()) {
       Tensor place = bound[o];
       if (place.dtype() != result.dtype() || !(place.shape() == result.shape())) {
-        fail(ErrorCode::invalid_argument, "output '{}' is {}[{}], but it is bound to memory for {}[{}]", shown(graph.value(v).name),
-             result.dtype(), result.shape(), place.dtype(), place.shape());
+        fail(ErrorCode::invalid_argument, "output '{}' is {}[{}], but it is bound to memory for {}[{}]",
+             shown(graph.value(v).name), result.dtype(), result.shape(), place.dtype(), place.shape());
       }
       std::memcpy(place.mutable_data(), result.tensor().data(), place.bytes());
       result = place;

@@ -36,7 +36,8 @@ class Execution {
   /// The instance for these inputs, ready to run: plan made, arena and scratch allocated. Null for eager segments.
   PlanInstance* prepare(Segment& segment, std::span<const Value> inputs);
   /// Runs a prepared instance on raw memory. Failure where a step fails.
-  void run_instance(PlanInstance& instance, std::span<void* const> inputs, std::span<void* const> outputs, const RunControl& control);
+  void run_instance(PlanInstance& instance, std::span<void* const> inputs, std::span<void* const> outputs,
+                    const RunControl& control);
 
   /// Releases arena, scratch and instances.
   void trim();
@@ -49,13 +50,17 @@ class Execution {
     std::unique_ptr<PlanInstance> instance;
   };
 
-  std::vector<Value> run_part(const Part& part, const Module& module, std::vector<Value>& values, const RunControl& control,
-                              std::span<const Tensor> bound);
-  std::vector<Value> run_segment(Segment& segment, std::span<const Value> inputs, const RunControl& control, std::span<const Tensor> bound);
+  std::vector<Value> run_part(const Part& part, const Module& module, std::vector<Value>& values,
+                              const RunControl& control, std::span<const Tensor> bound);
+  std::vector<Value> run_segment(Segment& segment, std::span<const Value> inputs, const RunControl& control,
+                                 std::span<const Tensor> bound);
   std::vector<Value> run_eager(const ops::Graph& graph, std::span<const Value> inputs, const RunControl& control);
-  std::vector<Value> run_if(const Part& part, const ops::Node& node, std::span<const Value> inputs, const RunControl& control);
-  std::vector<Value> run_loop(const Part& part, const ops::Node& node, std::span<const Value> inputs, const RunControl& control);
-  std::vector<Value> run_scan(const Part& part, const ops::Node& node, std::span<const Value> inputs, const RunControl& control);
+  std::vector<Value> run_if(const Part& part, const ops::Node& node, std::span<const Value> inputs,
+                            const RunControl& control);
+  std::vector<Value> run_loop(const Part& part, const ops::Node& node, std::span<const Value> inputs,
+                              const RunControl& control);
+  std::vector<Value> run_scan(const Part& part, const ops::Node& node, std::span<const Value> inputs,
+                              const RunControl& control);
   void reserve(const Plan& plan);
   Tensor allocate(DType dtype, const Shape& shape);
 

@@ -21,7 +21,8 @@ tools::PassRecord to_record(const passes::Record& r) {
 }
 
 /// The inputs of a segment that reads only the module's own inputs; nothing where it reads other parts.
-std::optional<std::vector<Value>> segment_inputs(const Module& module, const Part& part, std::span<const Value> values) {
+std::optional<std::vector<Value>> segment_inputs(const Module& module, const Part& part,
+                                                 std::span<const Value> values) {
   std::vector<Value> in;
   for (ops::ValueId v : part.inputs) {
     const auto& inputs = module.graph().inputs;
@@ -55,7 +56,8 @@ void explain_module(const Module& module, std::span<const Value> values, EngineC
     const std::shared_ptr<const Plan> made = in ? part.segment->plan(*in, core) : nullptr;
     if (!made) {
       for (ops::NodeId id : part.segment->graph().order()) {
-        plan.steps.push_back(alone(part.segment->graph().node(id), "its shapes are known only once a part before it has run"));
+        plan.steps.push_back(
+            alone(part.segment->graph().node(id), "its shapes are known only once a part before it has run"));
       }
       continue;
     }
@@ -74,7 +76,8 @@ ops::Graph specialized_graph(EngineImpl& engine, const Shapes& shapes) {
   if (engine.module->parts().size() == 1 && engine.module->parts().front().segment) {
     const auto in = segment_inputs(*engine.module, engine.module->parts().front(), values);
     if (in) {
-      if (const auto program = engine.module->parts().front().segment->program(*in, *engine.core)) return program->graph.clone();
+      if (const auto program = engine.module->parts().front().segment->program(*in, *engine.core))
+        return program->graph.clone();
     }
   }
   return engine.module->graph().clone();

@@ -56,7 +56,8 @@ void Module::cut(int& next_id) {
   std::vector<int> level(graph_.value_count(), 0);
   std::vector<std::vector<NodeId>> segments(1);
   std::vector<std::vector<NodeId>> singles(1);
-  for (std::size_t v = 0; v < graph_.value_count(); ++v) follows[v] = graph_.value(static_cast<ValueId>(v)).is_constant();
+  for (std::size_t v = 0; v < graph_.value_count(); ++v)
+    follows[v] = graph_.value(static_cast<ValueId>(v)).is_constant();
   for (NodeId id : order) {
     const Node& node = graph_.node(id);
     bool all_follow = !node.op->impure && node.op->region == ops::Region::none && !node.inputs.empty();
@@ -87,7 +88,8 @@ void Module::cut(int& next_id) {
       part.node = id;
       part.inputs = graph_.node(id).inputs;
       part.outputs = graph_.node(id).outputs;
-      for (auto& body : graph_.node(id).subgraphs) part.bodies.push_back(std::make_unique<Module>(body->clone(), next_id));
+      for (auto& body : graph_.node(id).subgraphs)
+        part.bodies.push_back(std::make_unique<Module>(body->clone(), next_id));
       parts_.push_back(std::move(part));
     }
   }
@@ -97,7 +99,8 @@ void Module::cut(int& next_id) {
       if (v != kNone) last_use_[static_cast<std::size_t>(v)] = static_cast<int>(p);
     }
     for (ValueId v : parts_[p].outputs) {
-      if (v != kNone) last_use_[static_cast<std::size_t>(v)] = std::max(last_use_[static_cast<std::size_t>(v)], static_cast<int>(p));
+      if (v != kNone)
+        last_use_[static_cast<std::size_t>(v)] = std::max(last_use_[static_cast<std::size_t>(v)], static_cast<int>(p));
     }
   }
   for (ValueId v : graph_.outputs) last_use_[static_cast<std::size_t>(v)] = -1;

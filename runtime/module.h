@@ -1,4 +1,5 @@
-// Module: a graph cut into parts, where a part is either a segment that is planned as a whole or a node that needs data first.
+// Module: a graph cut into parts, where a part is either a segment that is planned as a whole or a node that needs data
+// first.
 #pragma once
 
 #include <list>
@@ -15,16 +16,18 @@ namespace lathe::runtime {
 
 class EngineCore;
 
-/// A part whose shapes all follow from the shapes of its inputs. Its programs (one per structure) and plans (one per set of
-/// shapes) are made on demand. Thread-safe.
+/// A part whose shapes all follow from the shapes of its inputs. Its programs (one per structure) and plans (one per
+/// set of shapes) are made on demand. Thread-safe.
 class Segment {
  public:
-  Segment(ops::Graph graph, std::vector<bool> by_value, int id) : graph_(std::move(graph)), by_value_(std::move(by_value)), id_(id) {}
+  Segment(ops::Graph graph, std::vector<bool> by_value, int id)
+      : graph_(std::move(graph)), by_value_(std::move(by_value)), id_(id) {}
 
   /// The plan for these inputs; null where the segment must run node by node (strings, sequences). Throws Failure.
   std::shared_ptr<const Plan> plan(std::span<const Value> inputs, EngineCore& core);
 
-  /// Whether inputs equal in dtype and shape (and in value, where values decide shapes) to the ones a plan was made for.
+  /// Whether inputs equal in dtype and shape (and in value, where values decide shapes) to the ones a plan was made
+  /// for.
   [[nodiscard]] bool same_key(std::span<const Value> inputs, const std::vector<Tensor>& made_for) const;
 
   [[nodiscard]] const ops::Graph& graph() const { return graph_; }
@@ -51,9 +54,9 @@ class Segment {
 class Module;
 
 struct Part {
-  std::unique_ptr<Segment> segment;             ///< null for a single node
+  std::unique_ptr<Segment> segment;  ///< null for a single node
   ops::NodeId node = ops::kNone;
-  std::vector<ops::ValueId> inputs;             ///< of the module's graph
+  std::vector<ops::ValueId> inputs;  ///< of the module's graph
   std::vector<ops::ValueId> outputs;
   std::vector<std::unique_ptr<Module>> bodies;  ///< of If, Loop, Scan
 };

@@ -12,7 +12,9 @@ void PlanInstance::bind(std::byte* arena) {
   for (const auto& step : plan_->steps) {
     for (const Slot& slot : step->slots) {
       switch (slot.where) {
-        case Slot::Where::arena: pointers_.push_back(arena + slot.offset); break;
+        case Slot::Where::arena:
+          pointers_.push_back(arena + slot.offset);
+          break;
         case Slot::Where::constant: {
           Tensor t = plan_->constants[static_cast<std::size_t>(slot.index)];
           pointers_.push_back(t.mutable_data());
@@ -35,7 +37,8 @@ void PlanInstance::bind_io(std::span<void* const> inputs, std::span<void* const>
   }
 }
 
-int PlanInstance::run(StepContext& context, Checkpoint checkpoint, void* checkpoint_context, std::int32_t& status) const {
+int PlanInstance::run(StepContext& context, Checkpoint checkpoint, void* checkpoint_context,
+                      std::int32_t& status) const {
   void* const* pointers = pointers_.data();
   const std::size_t count = plan_->steps.size();
   for (std::size_t i = 0; i < count; ++i) {

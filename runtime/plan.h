@@ -20,16 +20,16 @@ namespace lathe::runtime {
 struct Slot {
   enum class Where : std::uint8_t { arena, input, output, constant };
   Where where = Where::arena;
-  std::int32_t index = 0;      ///< which input, output or constant
-  std::size_t offset = 0;      ///< in the arena
+  std::int32_t index = 0;  ///< which input, output or constant
+  std::size_t offset = 0;  ///< in the arena
 };
 
 /// What a running step may use, and where it reports.
 struct StepContext {
-  ThreadPool* pool = nullptr;         ///< null: run on the calling thread alone
-  std::span<void* const> scratch;     ///< one block of Plan::scratch_bytes per worker
+  ThreadPool* pool = nullptr;      ///< null: run on the calling thread alone
+  std::span<void* const> scratch;  ///< one block of Plan::scratch_bytes per worker
   loops::ErrorSlot slot;
-  Error error;                        ///< set where the step returns kStepFailed
+  Error error;  ///< set where the step returns kStepFailed
 };
 
 inline constexpr std::int32_t kStepFailed = 1000;  ///< the reason is in StepContext::error
@@ -50,14 +50,14 @@ class Step {
 /// A plan; shared between sessions, kept alive by those that run it.
 struct Plan {
   std::vector<std::unique_ptr<Step>> steps;
-  std::vector<Tensor> constants;        ///< what constant slots point to
+  std::vector<Tensor> constants;                  ///< what constant slots point to
   std::vector<std::shared_ptr<const void>> keep;  ///< packed weights and the like
   std::vector<ops::Fact> inputs;
   std::vector<ops::Fact> outputs;
   std::size_t arena_bytes = 0;
-  std::size_t scratch_bytes = 0;        ///< per worker
+  std::size_t scratch_bytes = 0;  ///< per worker
   std::size_t kernels = 0;
-  std::size_t charge = 0;               ///< bytes that the cache counts for it
+  std::size_t charge = 0;  ///< bytes that the cache counts for it
 };
 
 /// A plan's steps with pointers resolved against one arena. Owned by a session.
@@ -89,8 +89,8 @@ class PlanInstance {
   std::shared_ptr<const Plan> plan_;
   std::byte* arena_ = nullptr;
   bool bound_ = false;
-  std::vector<void*> pointers_;      // of all steps, one after the other
-  std::vector<Patch> patches_;       // the ones that change from run to run
+  std::vector<void*> pointers_;  // of all steps, one after the other
+  std::vector<Patch> patches_;   // the ones that change from run to run
 };
 
 }  // namespace lathe::runtime

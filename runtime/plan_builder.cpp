@@ -43,7 +43,7 @@ class PlanBuilder {
     std::vector<ValueId> values;  ///< one per slot
     std::vector<bool> written;    ///< one per slot
     LoopStep* loop = nullptr;
-    int copy_to = -1;             ///< for copies: which graph output
+    int copy_to = -1;  ///< for copies: which graph output
   };
 
   [[nodiscard]] const ops::Fact& fact(ValueId v) const { return *graph_.value(v).fact; }
@@ -55,7 +55,8 @@ class PlanBuilder {
   }
 
   [[nodiscard]] bool empty_result(const Group& group) const {
-    return std::all_of(group.outputs.begin(), group.outputs.end(), [&](ValueId v) { return fact(v).shape.elements() == 0; });
+    return std::all_of(group.outputs.begin(), group.outputs.end(),
+                       [&](ValueId v) { return fact(v).shape.elements() == 0; });
   }
 
   void add_group(const Group& group) {
@@ -90,7 +91,8 @@ class PlanBuilder {
     return kNone;
   }
 
-  void describe(tools::StepRecord& record, const std::vector<NodeId>& nodes, const std::vector<ValueId>& outputs) const {
+  void describe(tools::StepRecord& record, const std::vector<NodeId>& nodes,
+                const std::vector<ValueId>& outputs) const {
     for (NodeId n : nodes) {
       record.nodes.push_back(graph_.node(n).name);
       record.operators.emplace_back(graph_.node(n).op->name);
@@ -158,13 +160,16 @@ class PlanBuilder {
     try {
       built = ops::build_kernel(graph_, group);
     } catch (const ops::NotFusable&) {
-      fail(ErrorCode::internal, "{}: its group does not make one kernel", ops::describe(graph_.node(group.nodes.back())));
+      fail(ErrorCode::internal, "{}: its group does not make one kernel",
+           ops::describe(graph_.node(group.nodes.back())));
     }
     Item item;
     auto step = std::make_unique<LoopStep>(std::move(built.kernel));
     describe(step->record, group.nodes, group.outputs);
     step->record.backend = "jit";
-    step->record.kernel = step->kernel.inner == 0 ? "pointwise" : find_contraction(group) != kNone ? "contraction" : "row";
+    step->record.kernel = step->kernel.inner == 0            ? "pointwise"
+                          : find_contraction(group) != kNone ? "contraction"
+                                                             : "row";
     step->record.declines = std::move(declines);
     for (std::size_t b = 0; b < built.buffers.size(); ++b) {
       item.values.push_back(built.buffers[b]);
@@ -211,7 +216,8 @@ class PlanBuilder {
       if (item.loop) kernels.push_back(&item.loop->kernel);
     }
     if (kernels.empty()) return;
-    if (!options_.jit) fail(ErrorCode::unsupported, "the backend 'jit' is switched off, and {} steps need it", kernels.size());
+    if (!options_.jit)
+      fail(ErrorCode::unsupported, "the backend 'jit' is switched off, and {} steps need it", kernels.size());
     jit::Options jit;
     jit.code_level = options_.code_level;
     jit.threads = options_.threads;
@@ -229,10 +235,13 @@ class PlanBuilder {
     for (const loops::Store& s : k.stores) {
       if (s.access.buffer == out) walk = &s.access;
     }
-    if (!walk || k.buffers[static_cast<std::size_t>(in)].dtype.bits() != k.buffers[static_cast<std::size_t>(out)].dtype.bits()) return false;
+    if (!walk ||
+        k.buffers[static_cast<std::size_t>(in)].dtype.bits() != k.buffers[static_cast<std::size_t>(out)].dtype.bits())
+      return false;
     // A row value stored once must not overwrite what later inner iterations still read.
     return std::all_of(k.loads.begin(), k.loads.end(), [&](const loops::Access& l) {
-      return l.buffer != in || (l.offset == walk->offset && l.strides == walk->strides && l.guards.empty() && l.indirect.empty());
+      return l.buffer != in ||
+             (l.offset == walk->offset && l.strides == walk->strides && l.guards.empty() && l.indirect.empty());
     });
   }
 
@@ -248,13 +257,18 @@ class PlanBuilder {
         for (std::size_t n = 0; n < item.values.size(); ++n) {
           if (item.written[n]) continue;
           const ValueId in = root(item.values[n]);
-          const bool dies = in_arena(in) && last[static_cast<std::size_t>(in)] == static_cast<int>(i) && !taken_.count({i, in});
-          if (!dies || Tensor::byte_size(fact(in).dtype, fact(in).shape) != Tensor::byte_size(fact(out).dtype, fact(out).shape)) continue;
-          const bool once = std::count_if(item.values.begin(), item.values.end(), [&](ValueId v) { return root(v) == in; }) == 1;
+          const bool dies =
+              in_arena(in) && last[static_cast<std::size_t>(in)] == static_cast<int>(i) && !taken_.count({i, in});
+          if (!dies ||
+              Tensor::byte_size(fact(in).dtype, fact(in).shape) != Tensor::byte_size(fact(out).dtype, fact(out).shape))
+            continue;
+          const bool once =
+              std::count_if(item.values.begin(), item.values.end(), [&](ValueId v) { return root(v) == in; }) == 1;
           if (!once || !same_walk(item.loop->kernel, static_cast<int>(n), static_cast<int>(o))) continue;
           taken_.insert({i, in});
           alias_[static_cast<std::size_t>(out)] = in;
-          last[static_cast<std::size_t>(in)] = std::max(last[static_cast<std::size_t>(in)], last[static_cast<std::size_t>(out)]);
+          last[static_cast<std::size_t>(in)] =
+              std::max(last[static_cast<std::size_t>(in)], last[static_cast<std::size_t>(out)]);
           break;
         }
       }
@@ -290,7 +304,8 @@ class PlanBuilder {
     for (std::size_t v = 0; v < first.size(); ++v) {
       const auto id = static_cast<ValueId>(v);
       if (first[v] < 0 || alias_[v] != kNone || !in_arena(id)) continue;
-      lives.push_back({std::max<std::size_t>(Tensor::byte_size(fact(id).dtype, fact(id).shape), 1) + kSlack, first[v], last[v]});
+      lives.push_back(
+          {std::max<std::size_t>(Tensor::byte_size(fact(id).dtype, fact(id).shape), 1) + kSlack, first[v], last[v]});
       owners.push_back(id);
     }
     const MemoryPlan memory = plan_memory(lives);
@@ -317,7 +332,8 @@ class PlanBuilder {
       slot.index = constant(*t);
     } else if (is_input(r)) {
       slot.where = Slot::Where::input;
-      slot.index = static_cast<std::int32_t>(std::find(graph_.inputs.begin(), graph_.inputs.end(), r) - graph_.inputs.begin());
+      slot.index =
+          static_cast<std::int32_t>(std::find(graph_.inputs.begin(), graph_.inputs.end(), r) - graph_.inputs.begin());
     } else {
       slot.offset = offset[static_cast<std::size_t>(r)];
     }

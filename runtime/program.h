@@ -18,8 +18,10 @@ namespace lathe::runtime {
 class PackedWeights {
  public:
   using Pack = bool (*)(const void* context, void* packed);
-  /// The packed form of constant memory `source` under `key`; packs it where it is not there. Null where memory ran out.
-  std::shared_ptr<const void> get(const void* source, const std::string& key, std::size_t bytes, Pack pack, const void* context);
+  /// The packed form of constant memory `source` under `key`; packs it where it is not there. Null where memory ran
+  /// out.
+  std::shared_ptr<const void> get(const void* source, const std::string& key, std::size_t bytes, Pack pack,
+                                  const void* context);
   [[nodiscard]] std::size_t bytes() const;
 
  private:

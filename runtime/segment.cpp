@@ -13,12 +13,16 @@ namespace {
 /// Values up to this size take part in keys; larger ones are data like any other.
 constexpr std::int64_t kKeyElements = 4096;
 
-void append(std::string& key, const void* data, std::size_t bytes) { key.append(static_cast<const char*>(data), bytes); }
+void append(std::string& key, const void* data, std::size_t bytes) {
+  key.append(static_cast<const char*>(data), bytes);
+}
 
 bool needs_handles(const ops::Graph& graph) {
   for (std::size_t v = 0; v < graph.value_count(); ++v) {
     const auto& fact = graph.value(static_cast<ops::ValueId>(v)).fact;
-    if (fact && (!fact->is_tensor() || fact->dtype == DType::string || fact->dtype.is_complex() || fact->dtype.is_packed())) return true;
+    if (fact &&
+        (!fact->is_tensor() || fact->dtype == DType::string || fact->dtype.is_complex() || fact->dtype.is_packed()))
+      return true;
   }
   return false;
 }
@@ -47,7 +51,8 @@ std::string Segment::key(std::span<const Value> inputs) const {
     key.push_back(static_cast<char>(fact.dtype));
     key.push_back(static_cast<char>(fact.rank()));
     append(key, fact.shape.begin(), static_cast<std::size_t>(fact.rank()) * sizeof(std::int64_t));
-    if (by_value_[i] && inputs[i].is_tensor() && inputs[i].tensor().size() <= kKeyElements && fact.dtype != DType::string) {
+    if (by_value_[i] && inputs[i].is_tensor() && inputs[i].tensor().size() <= kKeyElements &&
+        fact.dtype != DType::string) {
       append(key, inputs[i].tensor().data(), inputs[i].tensor().bytes());
     }
   }

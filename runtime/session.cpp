@@ -45,7 +45,8 @@ bool SessionImpl::outputs_overlap(std::span<const Value> inputs) const {
     for (const Value& in : inputs) {
       if (!in.is_tensor() || !overlaps(out, in.tensor())) continue;
       if (out.data() != in.tensor().data() || out.bytes() != in.tensor().bytes()) {
-        fail(ErrorCode::invalid_argument, "a bound output overlaps an input in part: they must be the same memory or apart");
+        fail(ErrorCode::invalid_argument,
+             "a bound output overlaps an input in part: they must be the same memory or apart");
       }
       return true;
     }
@@ -53,8 +54,8 @@ bool SessionImpl::outputs_overlap(std::span<const Value> inputs) const {
   for (std::size_t a = 0; a < bound_outputs.size(); ++a) {
     for (std::size_t b = a + 1; b < bound_outputs.size(); ++b) {
       if (bound_outputs[a].defined() && bound_outputs[b].defined() && overlaps(bound_outputs[a], bound_outputs[b])) {
-        fail(ErrorCode::invalid_argument, "outputs '{}' and '{}' are bound to memory that overlaps", shown(engine->outputs[a].name),
-             shown(engine->outputs[b].name));
+        fail(ErrorCode::invalid_argument, "outputs '{}' and '{}' are bound to memory that overlaps",
+             shown(engine->outputs[a].name), shown(engine->outputs[b].name));
       }
     }
   }
@@ -70,7 +71,8 @@ void SessionImpl::make_fast(std::span<const Value> inputs) {
   std::vector<Value> values;
   std::vector<void*> in;
   for (ops::ValueId v : part.inputs) {
-    const auto at = static_cast<std::size_t>(std::find(graph.inputs.begin(), graph.inputs.end(), v) - graph.inputs.begin());
+    const auto at =
+        static_cast<std::size_t>(std::find(graph.inputs.begin(), graph.inputs.end(), v) - graph.inputs.begin());
     if (at >= inputs.size() || !inputs[at].is_tensor()) return;
     values.push_back(inputs[at]);
     Tensor t = inputs[at].tensor();
@@ -80,15 +82,17 @@ void SessionImpl::make_fast(std::span<const Value> inputs) {
   if (!instance || part.outputs.size() != graph.outputs.size()) return;
   std::vector<void*> out;
   for (std::size_t o = 0; o < part.outputs.size(); ++o) {
-    const auto at = static_cast<std::size_t>(std::find(graph.outputs.begin(), graph.outputs.end(), part.outputs[o]) - graph.outputs.begin());
+    const auto at = static_cast<std::size_t>(std::find(graph.outputs.begin(), graph.outputs.end(), part.outputs[o]) -
+                                             graph.outputs.begin());
     const ops::Fact& fact = instance->plan().outputs[o];
     Tensor place = bound_outputs[at];
     if (place.defined() && (place.dtype() != fact.dtype || !(place.shape() == fact.shape))) {
-      fail(ErrorCode::invalid_argument, "output '{}' is {}, but it is bound to memory for {}[{}]", shown(engine->outputs[at].name), fact.to_string(),
-           place.dtype(), place.shape());
+      fail(ErrorCode::invalid_argument, "output '{}' is {}, but it is bound to memory for {}[{}]",
+           shown(engine->outputs[at].name), fact.to_string(), place.dtype(), place.shape());
     }
     if (!place.defined()) {
-      const std::shared_ptr<void> memory = execution.core().memory().allocate(Tensor::byte_size(fact.dtype, fact.shape));
+      const std::shared_ptr<void> memory =
+          execution.core().memory().allocate(Tensor::byte_size(fact.dtype, fact.shape));
       place = Tensor::borrow(fact.dtype, fact.shape, memory.get(), memory);
     }
     results.resize(graph.outputs.size());
@@ -118,10 +122,13 @@ void SessionImpl::prepare(const PrepareOptions& options) {
     if (!is_bound(bound_inputs[i])) faults += fmt::format("\n  input '{}' is not bound", shown(engine->inputs[i].name));
   }
   for (std::size_t o = 0; o < bound_outputs.size(); ++o) {
-    if (!bound_outputs[o].defined()) faults += fmt::format("\n  output '{}' is not bound", shown(engine->outputs[o].name));
+    if (!bound_outputs[o].defined())
+      faults += fmt::format("\n  output '{}' is not bound", shown(engine->outputs[o].name));
   }
   for (const Part& part : engine->module->parts()) {
-    if (!part.segment) faults += fmt::format("\n  {}: its shapes follow from data, so it runs on its own", ops::describe(engine->module->graph().node(part.node)));
+    if (!part.segment)
+      faults += fmt::format("\n  {}: its shapes follow from data, so it runs on its own",
+                            ops::describe(engine->module->graph().node(part.node)));
   }
   if (faults.empty()) {
     make_fast(values);
@@ -129,7 +136,8 @@ void SessionImpl::prepare(const PrepareOptions& options) {
       faults += "\n  the model runs node by node, or its bound inputs and outputs share memory";
     } else {
       for (const auto& step : fast_->plan().steps) {
-        if (!step->record.why_not_real_time.empty()) faults += fmt::format("\n  {}: {}", step->record.name, step->record.why_not_real_time);
+        if (!step->record.why_not_real_time.empty())
+          faults += fmt::format("\n  {}: {}", step->record.name, step->record.why_not_real_time);
       }
     }
   }
@@ -142,7 +150,8 @@ void SessionImpl::prepare(const PrepareOptions& options) {
   for (const Tensor& t : bound_outputs) saved.push_back(t.clone());
   run_fast({});
   run_fast({});
-  for (std::size_t o = 0; o < saved.size(); ++o) std::memcpy(bound_outputs[o].mutable_data(), saved[o].data(), saved[o].bytes());
+  for (std::size_t o = 0; o < saved.size(); ++o)
+    std::memcpy(bound_outputs[o].mutable_data(), saved[o].data(), saved[o].bytes());
 }
 
 void SessionImpl::run(std::span<const NamedValue> inputs, const RunOptions& options) {
@@ -163,13 +172,15 @@ void SessionImpl::run(std::span<const NamedValue> inputs, const RunOptions& opti
   }
   fast_ = nullptr;
   const bool shared = outputs_overlap(values);
-  std::vector<Value> outs = execution.run(*engine->module, values, control, shared ? std::span<const Tensor>() : std::span<const Tensor>(bound_outputs));
+  std::vector<Value> outs = execution.run(*engine->module, values, control,
+                                          shared ? std::span<const Tensor>() : std::span<const Tensor>(bound_outputs));
   results.clear();
   for (std::size_t w : wanted) {
     if (shared && bound_outputs[w].defined()) {
       Tensor place = bound_outputs[w];
       if (!outs[w].is_tensor() || outs[w].dtype() != place.dtype() || !(outs[w].shape() == place.shape())) {
-        fail(ErrorCode::invalid_argument, "output '{}' does not fit the memory it is bound to", shown(engine->outputs[w].name));
+        fail(ErrorCode::invalid_argument, "output '{}' does not fit the memory it is bound to",
+             shown(engine->outputs[w].name));
       }
       std::memcpy(place.mutable_data(), outs[w].tensor().data(), place.bytes());
       outs[w] = place;

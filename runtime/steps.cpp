@@ -51,8 +51,8 @@ std::int32_t LoopStep::run(void* const* buffers, StepContext& context) const noe
     loops::ErrorSlot slot;
     const std::int64_t begin = index * s.step->part_size_;
     const std::int64_t end = std::min(begin + s.step->part_size_, s.step->extent_);
-    const loops::KernelArgs args{s.buffers, s.step->params_.data(), begin, end,
-                                 s.context->scratch[static_cast<std::size_t>(worker)], &slot};
+    const loops::KernelArgs args{
+        s.buffers, s.step->params_.data(), begin, end, s.context->scratch[static_cast<std::size_t>(worker)], &slot};
     const std::int32_t status = s.step->code_->fn(&args);
     std::int32_t expected = 0;
     if (status != 0 && s.status.compare_exchange_strong(expected, status)) s.context->slot = slot;
@@ -98,7 +98,8 @@ std::int32_t PlainStep::run(void* const* buffers, StepContext& context) const no
     ops::KernelContext kernel(view, inputs, outputs);
     if (ThreadPool* pool = context.pool; pool && pool->threads() > 1) {
       kernel.parallel_ = [pool](std::int64_t count, std::int64_t grain, const auto& body) {
-        const std::int64_t parts = std::min<std::int64_t>(pool->threads(), std::max<std::int64_t>(1, count / std::max<std::int64_t>(1, grain)));
+        const std::int64_t parts = std::min<std::int64_t>(
+            pool->threads(), std::max<std::int64_t>(1, count / std::max<std::int64_t>(1, grain)));
         struct Shared {
           std::int64_t count, size;
           const std::function<void(std::int64_t, std::int64_t)>* body;
