@@ -1,9 +1,5 @@
 // What this build is made of, and what the CPU it runs on offers.
-#include <fmt/format.h>
-
 #include <lathe/engine.h>
-
-#include "oneapi/dnnl/dnnl_version.h"
 
 namespace lathe {
 namespace {
@@ -32,7 +28,7 @@ BuildInfo make() {
   BuildInfo info;
   info.version = LATHE_VERSION;
   info.llvm = LATHE_LLVM_VERSION;
-  info.onednn = fmt::format("{}.{}.{}", DNNL_VERSION_MAJOR, DNNL_VERSION_MINOR, DNNL_VERSION_PATCH);
+  info.onednn = LATHE_ONEDNN_VERSION;
   info.isa = cpu_features();
 #if defined(__clang__)
   info.compiler = "clang " __clang_version__;

@@ -6,6 +6,7 @@
 #include "ops/ir/builder.h"
 #include "ops/ir/kernel_context.h"
 #include "ops/ir/loop_builder.h"
+#include "ops/ir/numeric.h"
 
 namespace lathe::ops {
 namespace {
@@ -27,7 +28,7 @@ std::vector<Value> input_values(const Graph& graph, const Node& node) {
   return inputs;
 }
 
-std::vector<Value> evaluate_lowered(const Node& node, std::span<const Value> inputs, RunLoop run_loop) {
+std::vector<Value> evaluate_lowered(const Node& node, std::span<const Value> inputs) {
   Graph graph;
   Node copy;
   copy.op = node.op;
@@ -70,7 +71,7 @@ std::vector<Value> evaluate_lowered(const Node& node, std::span<const Value> inp
     const Node& step = graph.node(n);
     std::vector<Value> ins;
     for (ValueId in : step.inputs) ins.push_back(value_of(in));
-    std::vector<Value> outs = evaluate_node(step, ins, run_loop);
+    std::vector<Value> outs = evaluate_node(step, ins);
     for (std::size_t i = 0; i < step.outputs.size(); ++i) {
       if (step.outputs[i] != kNone) values[static_cast<std::size_t>(step.outputs[i])] = std::move(outs[i]);
     }
@@ -81,7 +82,7 @@ std::vector<Value> evaluate_lowered(const Node& node, std::span<const Value> inp
   return outputs;
 }
 
-std::vector<Value> evaluate_expr(const Node& node, std::span<const Value> inputs, const Facts& facts, RunLoop run_loop) {
+std::vector<Value> evaluate_expr(const Node& node, std::span<const Value> inputs, const Facts& facts) {
   Graph graph;
   Node copy;
   copy.op = node.op;
@@ -111,19 +112,31 @@ std::vector<Value> evaluate_expr(const Node& node, std::span<const Value> inputs
     if (result.size() == 0) continue;
     const GroupKernel gk = build_kernel(graph, single_node_group(graph, id, static_cast<int>(i)));
     std::vector<void*> buffers;
+    std::vector<Tensor> unpacked;  // kernels see packed dtypes one element to a byte
     for (ValueId b : gk.buffers) {
       const auto& ins = graph.node(id).inputs;
       const auto at = std::find(ins.begin(), ins.end(), b);
       Tensor t = at == ins.end() ? result : inputs[static_cast<std::size_t>(at - ins.begin())].tensor();
-      buffers.push_back(t.mutable_data());
+      if (t.dtype().is_packed()) {
+        unpacked.emplace_back(DType::u8, t.shape());
+        numeric::unpack(t.dtype(), t.data(), t.size(), unpacked.back().mutable_data());
+        buffers.push_back(unpacked.back().mutable_data());
+      } else {
+        buffers.push_back(t.mutable_data());
+      }
     }
     const std::vector<std::int64_t> params = loops::pack_params(gk.kernel);
     loops::ErrorSlot error;
     const loops::KernelArgs args{buffers.data(), params.data(), 0, gk.kernel.outer ? gk.kernel.extents[0] : 1,
                                  nullptr,        &error};
-    if (run_loop(gk.kernel, args) != loops::kOk) {
+    if (loops::evaluate(gk.kernel, args) != loops::kOk) {
       fail(ErrorCode::out_of_range, "{}: index {} at element {} is out of range for extent {}", describe(node),
            error.value, error.position, error.extent);
+    }
+    const auto stored = std::find(gk.buffers.begin(), gk.buffers.end(), out);
+    if (result.dtype().is_packed()) {
+      numeric::pack(result.dtype(), buffers[static_cast<std::size_t>(stored - gk.buffers.begin())], result.size(),
+                    result.mutable_data());
     }
   }
   return outputs;
@@ -147,7 +160,7 @@ Facts infer_node(const Node& node, std::span<const Fact* const> inputs, std::spa
   return facts;
 }
 
-std::vector<Value> evaluate_node(const Node& node, std::span<const Value> inputs, RunLoop run_loop) {
+std::vector<Value> evaluate_node(const Node& node, std::span<const Value> inputs) {
   std::vector<Fact> in_facts(inputs.size());
   std::vector<const Fact*> fact_pointers(inputs.size(), nullptr);
   std::vector<const Tensor*> values(inputs.size(), nullptr);
@@ -157,10 +170,10 @@ std::vector<Value> evaluate_node(const Node& node, std::span<const Value> inputs
     fact_pointers[i] = &in_facts[i];
     if (inputs[i].is_tensor()) values[i] = &inputs[i].tensor();
   }
-  if (node.op->lower) return evaluate_lowered(node, inputs, run_loop);
+  if (node.op->lower) return evaluate_lowered(node, inputs);
   Facts facts;
   if (!node.op->dynamic_output) facts = infer_node(node, fact_pointers, values);
-  if (node.op->expr) return evaluate_expr(node, inputs, facts, run_loop);
+  if (node.op->expr) return evaluate_expr(node, inputs, facts);
   if (!node.op->kernel) fail(ErrorCode::unsupported, "{}: has no plain evaluation", describe(node));
   std::vector<const Fact*> out_pointers;
   for (const Fact& f : facts) out_pointers.push_back(&f);

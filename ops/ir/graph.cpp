@@ -153,7 +153,7 @@ void Graph::compact() {
   for (std::size_t i = 0; i < sorted.size(); ++i)
     new_node[static_cast<std::size_t>(sorted[i])] = static_cast<NodeId>(i);
 
-  std::vector<ValueDef> values;
+  std::deque<ValueDef> values;
   for (std::size_t i = 0; i < values_.size(); ++i) {
     if (!used[i]) continue;
     new_value[i] = static_cast<ValueId>(values.size());
@@ -166,8 +166,7 @@ void Graph::compact() {
       if (id != kNone) id = new_value[static_cast<std::size_t>(id)];
     }
   };
-  std::vector<Node> nodes;
-  nodes.reserve(sorted.size());
+  std::deque<Node> nodes;
   for (NodeId id : sorted) {
     nodes.push_back(std::move(node(id)));
     renumber(nodes.back().inputs);
@@ -185,7 +184,6 @@ Graph Graph::clone() const {
   g.inputs = inputs;
   g.outputs = outputs;
   g.values_ = values_;
-  g.nodes_.reserve(nodes_.size());
   for (const Node& n : nodes_) {
     Node copy;
     copy.op = n.op;

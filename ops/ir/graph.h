@@ -1,6 +1,7 @@
 // Graph: operator nodes over values, in the vocabulary of ONNX at its newest opset.
 #pragma once
 
+#include <deque>
 #include <memory>
 #include <optional>
 #include <span>
@@ -121,8 +122,9 @@ class Graph {
   ~Graph() = default;
 
  private:
-  std::vector<Node> nodes_;
-  std::vector<ValueDef> values_;
+  // Adding never moves what is there: hooks hold references to nodes and facts while they add more.
+  std::deque<Node> nodes_;
+  std::deque<ValueDef> values_;
 };
 
 /// Checks the structure: every value has one producer or is an input or constant, indices are in range, no cycles,

@@ -150,8 +150,8 @@ struct Access {
   int buffer = 0;
   std::int64_t offset = 0;
   Dims strides{};
-  std::vector<Guard> guards;
-  std::vector<Indirect> indirect;
+  std::vector<Guard> guards{};
+  std::vector<Indirect> indirect{};
   int fallback = -1;
 };
 

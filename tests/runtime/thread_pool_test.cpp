@@ -76,7 +76,7 @@ TEST_P(ThreadPoolTest, ManyCallersAndNestedCallsGetTheirOwnResults) {
   EXPECT_EQ(wrong, 0);
 }
 
-TEST(ThreadPool, OneThreadCreatesNone) {
+TEST(PoolThreads, OneThreadCreatesNone) {
   const auto before = threads_of_this_process();
   const auto one = make_thread_pool(1);
   EXPECT_EQ(threads_of_this_process(), before);
@@ -84,7 +84,7 @@ TEST(ThreadPool, OneThreadCreatesNone) {
   EXPECT_EQ(threads_of_this_process(), before + 2);
 }
 
-TEST(ThreadPool, ASecondThreadReallyHelps) {
+TEST(PoolThreads, ASecondThreadReallyHelps) {
   const auto pool = make_thread_pool(2);
   std::atomic<int> present{0};
   parallel_for(*pool, 2, [&](int, int) {  // neither part can end unless both run at the same time
@@ -94,7 +94,7 @@ TEST(ThreadPool, ASecondThreadReallyHelps) {
   EXPECT_EQ(present, 2);
 }
 
-TEST(ThreadPool, SlowPartsAreWaitedFor) {
+TEST(PoolThreads, SlowPartsAreWaitedFor) {
   const auto pool = make_thread_pool(2);
   std::atomic<int> done{0};
   parallel_for(*pool, 4, [&](int part, int) {
@@ -104,7 +104,7 @@ TEST(ThreadPool, SlowPartsAreWaitedFor) {
   EXPECT_EQ(done, 4);
 }
 
-TEST(ThreadPool, UsesNoCpuWhenIdle) {
+TEST(PoolThreads, UsesNoCpuWhenIdle) {
   const auto pool = make_thread_pool(4);
   for (const bool in_flight : {false, true}) {
     if (in_flight) pool->begin_run();  // a run that makes no parallel step for long must not keep workers spinning
@@ -117,7 +117,7 @@ TEST(ThreadPool, UsesNoCpuWhenIdle) {
   }
 }
 
-TEST(ThreadPool, LeavesTheCallersSignalMask) {
+TEST(PoolThreads, LeavesTheCallersSignalMask) {
   sigset_t before;
   sigset_t after;
   pthread_sigmask(SIG_SETMASK, nullptr, &before);

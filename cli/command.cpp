@@ -1,0 +1,56 @@
+// What the commands of `lathe` share.
+#include "cli/command.h"
+
+#include <fmt/format.h>
+
+#include <sstream>
+
+#include "cli/progress.h"
+
+namespace lathe::cli {
+
+void EngineArguments::add_to(CLI::App& command) {
+  command.add_option("--threads", threads, "threads of one run; 0: one per core")
+      ->check(CLI::Range(0, 4096))
+      ->capture_default_str();
+  command.add_option("--passes", passes, "passes switched off, as in --passes=-graph_fuse,-alter_op_layout");
+  command.add_option("--backends", backends, "backends allowed, of jit,onednn,plain");
+  command.add_option("--code-level", code_level, "how hard compiled code is optimized")
+      ->check(CLI::IsMember({"automatic", "none", "less", "standard"}))
+      ->capture_default_str();
+}
+
+EngineOptions EngineArguments::options() const {
+  EngineOptions options;
+  options.threads = threads;
+  options.passes = passes;
+  std::istringstream list(backends);
+  for (std::string name; std::getline(list, name, ',');) {
+    if (!name.empty()) options.backends.push_back(name);
+  }
+  options.code_level = code_level == "none"       ? CodeLevel::none
+                       : code_level == "less"     ? CodeLevel::less
+                       : code_level == "standard" ? CodeLevel::standard
+                                                  : CodeLevel::automatic;
+  return options;
+}
+
+Engine load_model(const std::string& path, const EngineArguments& arguments) {
+  const Progress progress("Loading " + printable(path));
+  return Engine::load(path, arguments.options());
+}
+
+std::string printable(std::string_view text) {
+  std::string out;
+  for (char c : text) {
+    const auto byte = static_cast<unsigned char>(c);
+    if (byte < 0x20 || byte == 0x7F) {
+      out += fmt::format("\\x{:02x}", byte);
+    } else {
+      out += c;
+    }
+  }
+  return out;
+}
+
+}  // namespace lathe::cli

@@ -1,0 +1,189 @@
+// Pad: elements added to (or, where negative, cut from) both ends of axes: a constant, or what the mode makes of the
+// input.
+#include <algorithm>
+
+#include "ops/elements.h"
+#include "ops/elementwise.h"
+#include "ops/ir/builder.h"
+#include "ops/ir/kernel_context.h"
+
+namespace lathe::ops {
+namespace {
+
+constexpr Attribute kAttributes[] = {{"mode", "constant"}};
+
+struct Ends {
+  std::int64_t begin = 0;
+  std::int64_t end = 0;
+};
+
+std::vector<Ends> ends_of(const OpView& op) {
+  const int rank = op.in(0).rank();
+  std::vector<Ends> ends(static_cast<std::size_t>(rank));
+  const std::vector<std::int64_t> pads = op.ints(1);
+  std::vector<std::int64_t> axes;
+  if (op.has(3)) {
+    axes = op.ints(3);
+  } else {
+    for (int d = 0; d < rank; ++d) axes.push_back(d);
+  }
+  op.require(pads.size() == 2 * axes.size(), "pads has {} entries, expected {}", pads.size(), 2 * axes.size());
+  for (std::size_t i = 0; i < axes.size(); ++i) {
+    constexpr std::int64_t kLimit = std::int64_t{1} << 48;
+    const Ends e{pads[i], pads[i + axes.size()]};
+    op.require(std::abs(e.begin) < kLimit && std::abs(e.end) < kLimit, "pads of {} and {} are too large", e.begin,
+               e.end);
+    ends[static_cast<std::size_t>(op.axis(axes[i], rank, "an axis"))] = e;
+  }
+  return ends;
+}
+
+Facts infer(const OpView& op) {
+  require_dtype(op, 0, Accepts::anything);
+  const auto mode = op.s("mode");
+  op.require(mode == "constant" || mode == "reflect" || mode == "edge" || mode == "wrap",
+             "mode must be constant, reflect, edge or wrap, got \"{}\"", mode);
+  if (op.has(2)) {
+    op.require_same_dtype(0, 2);
+    op.require(is_scalar(op.in(2)), "constant_value must be a scalar, got {}", op.in(2).to_string());
+  }
+  Shape shape = op.in(0).shape;
+  const std::vector<Ends> ends = ends_of(op);
+  for (int d = 0; d < shape.rank(); ++d) {
+    const Ends& e = ends[static_cast<std::size_t>(d)];
+    const std::int64_t kept = shape[d] + std::min<std::int64_t>(0, e.begin) + std::min<std::int64_t>(0, e.end);
+    op.require(shape[d] + e.begin + e.end >= 0, "pads of {} and {} cut more than the {} elements of axis {}", e.begin,
+               e.end, shape[d], d);
+    op.require(mode == "constant" || kept > 0 || (e.begin <= 0 && e.end <= 0), "axis {} has no elements to pad with",
+               d);
+    shape[d] += e.begin + e.end;
+  }
+  return {{op.in(0).dtype, shape}};
+}
+
+// A constant that is known becomes part of a loop kernel, guarded at the ends; the rest is plain code.
+std::vector<ValueId> lower(const OpView& op, Builder& b) {
+  std::vector<ValueId> inputs;
+  for (int i = 0; i < op.inputs(); ++i) inputs.push_back(op.id(i));
+  const DType dtype = op.in(0).dtype;
+  const bool is_number = dtype != DType::string && !dtype.is_complex();
+  if (op.s("mode") == "constant" && is_number && (!op.has(2) || op.value(2))) {
+    return {b.op("lathe::PadConstant", std::move(inputs))};
+  }
+  return {b.op("lathe::PadKernel", std::move(inputs), {{"mode", std::string(op.s("mode"))}})};
+}
+
+Scalar constant_expr(const OpView& op, LoopBuilder& b, int, const Coords& at) {
+  const DType type = LoopBuilder::compute_type(op.in(0).dtype);
+  Scalar fill = b.constant(type, 0);
+  const Tensor* value = op.value(2);
+  if (value && type.is_float()) fill = b.number(type, value->number(0));
+  if (value && !type.is_float()) fill = b.number_int(type, value->integer(0));
+  Coords c = at;
+  std::vector<int> checked;
+  int d = 0;
+  for (const Ends& e : ends_of(op)) {
+    c[d] += -e.begin;
+    if (e.begin > 0 || e.end > 0) checked.push_back(d);
+    ++d;
+  }
+  return b.in_or(0, c, checked, fill);
+}
+
+// Where along an axis of `dim` elements each element of the padded axis comes from; -1 for the constant. What is cut
+// goes first: the modes see what is left.
+std::vector<std::int64_t> sources(std::int64_t dim, const Ends& ends, std::string_view mode) {
+  const std::int64_t first = std::max<std::int64_t>(0, -ends.begin);
+  const std::int64_t size = dim - first - std::max<std::int64_t>(0, -ends.end);
+  std::vector<std::int64_t> result(static_cast<std::size_t>(dim + ends.begin + ends.end));
+  std::int64_t i = -std::max<std::int64_t>(0, ends.begin);
+  const auto modulo = [](std::int64_t a, std::int64_t n) { return (a % n + n) % n; };
+  for (std::int64_t& source : result) {
+    std::int64_t at = i++;
+    if (at < 0 || at >= size) {
+      if (mode == "constant") {
+        source = -1;
+        continue;
+      }
+      if (mode == "edge") at = std::clamp<std::int64_t>(at, 0, size - 1);
+      if (mode == "wrap") at = modulo(at, size);
+      if (mode == "reflect" && size == 1) at = 0;
+      if (mode == "reflect" && size > 1) {
+        at = modulo(at, 2 * (size - 1));
+        at = std::min(at, 2 * (size - 1) - at);
+      }
+    }
+    source = first + at;
+  }
+  return result;
+}
+
+template <class T>
+void pad_as(const Tensor& x, Tensor& y, const std::vector<std::vector<std::int64_t>>& from, const T& fill) {
+  const Shape& shape = x.shape();
+  const int rank = shape.rank();
+  Shape strides = shape;
+  std::int64_t stride = 1;
+  for (int d = rank - 1; d >= 0; --d) {
+    strides[d] = stride;
+    stride *= shape[d];
+  }
+  const T* in = static_cast<const T*>(x.data());
+  T* out = static_cast<T*>(y.mutable_data());
+  Shape at = Shape::filled(rank, 0);
+  for (std::int64_t i = 0; i < y.size(); ++i) {
+    std::int64_t offset = 0;
+    bool outside = false;
+    for (int d = 0; d < rank; ++d) {
+      const std::int64_t source = from[static_cast<std::size_t>(d)][static_cast<std::size_t>(at[d])];
+      outside = outside || source < 0;
+      offset += source * strides[d];
+    }
+    out[i] = outside ? fill : in[offset];
+    for (int d = rank - 1; d >= 0 && ++at[d] == y.shape()[d]; --d) at[d] = 0;
+  }
+}
+
+void pad(KernelContext& c) {
+  const std::vector<Ends> ends = ends_of(c.op());
+  std::vector<std::vector<std::int64_t>> from;
+  for (std::size_t d = 0; d < ends.size(); ++d) {
+    from.push_back(sources(c.in(0).shape()[static_cast<int>(d)], ends[d], c.op().s("mode")));
+  }
+  Tensor y = c.out(0);
+  const Tensor value = c.has(2) ? unpacked(c.in(2)) : Tensor();
+  move_unpacked(c.in(0), y, [&](const Tensor& in, Tensor& out) {
+    dispatch_element(out.dtype(), [&](auto* type) {
+      using T = std::remove_pointer_t<decltype(type)>;
+      pad_as<T>(in, out, from, value.defined() ? *static_cast<const T*>(value.data()) : T());
+    });
+  });
+}
+
+}  // namespace
+
+extern const OpDef op_pad, op_pad_constant, op_pad_kernel;
+
+constinit const OpDef op_pad = {.name = "Pad",
+                                .inputs = {2, 4},
+                                .attributes = kAttributes,
+                                .since = 25,
+                                .shape_inputs = 0b1010,
+                                .infer = infer,
+                                .lower = lower};
+constinit const OpDef op_pad_constant = {.name = "PadConstant",
+                                         .domain = "lathe",
+                                         .inputs = {2, 4},
+                                         .attributes = kAttributes,
+                                         .shape_inputs = 0b1110,
+                                         .infer = infer,
+                                         .expr = constant_expr};
+constinit const OpDef op_pad_kernel = {.name = "PadKernel",
+                                       .domain = "lathe",
+                                       .inputs = {2, 4},
+                                       .attributes = kAttributes,
+                                       .shape_inputs = 0b1010,
+                                       .infer = infer,
+                                       .kernel = pad};
+
+}  // namespace lathe::ops

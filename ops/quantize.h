@@ -1,0 +1,19 @@
+// What quantized operators of several families share.
+#pragma once
+
+#include "ops/ir/builder.h"
+
+namespace lathe::ops {
+
+/// The integers that a quantized dtype holds.
+struct IntegerRange {
+  double least = 0;
+  double most = 0;
+};
+IntegerRange integer_range(DType dtype);
+
+/// product · (scale_a · scale_b / scale_y), rounded and shifted by zero_y, in zero_y's dtype. Scales broadcast to
+/// `product` (f32).
+ValueId requantize(Builder& b, ValueId product, ValueId scale_a, ValueId scale_b, ValueId scale_y, ValueId zero_y);
+
+}  // namespace lathe::ops

@@ -1,0 +1,10 @@
+# Runs LATHE with ARGUMENTS (separated by |) and checks its exit STATUS and that its output matches EXPECT.
+string(REPLACE "|" ";" arguments "${ARGUMENTS}")
+execute_process(COMMAND ${LATHE} ${arguments} RESULT_VARIABLE status OUTPUT_VARIABLE out ERROR_VARIABLE err)
+set(all "${out}${err}")
+if(NOT status STREQUAL "${STATUS}")
+  message(FATAL_ERROR "exit status ${status}, expected ${STATUS}\n${all}")
+endif()
+if(NOT all MATCHES "${EXPECT}")
+  message(FATAL_ERROR "the output does not match '${EXPECT}':\n${all}")
+endif()

@@ -1,0 +1,5 @@
+# Copies CASE to the folder TO with the expected output of the case OUTPUT_OF.
+file(REMOVE_RECURSE ${TO})
+file(COPY ${CASE} DESTINATION ${TO})
+get_filename_component(name ${CASE} NAME)
+file(COPY ${OUTPUT_OF}/test_data_set_0/output_0.pb DESTINATION ${TO}/${name}/test_data_set_0)
