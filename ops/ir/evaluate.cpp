@@ -28,7 +28,7 @@ std::vector<Value> input_values(const Graph& graph, const Node& node) {
   return inputs;
 }
 
-std::vector<Value> evaluate_lowered(const Node& node, std::span<const Value> inputs) {
+std::vector<Value> evaluate_lowered(const Node& node, std::span<const Value> inputs, RunLoop run_loop) {
   Graph graph;
   Node copy;
   copy.op = node.op;
@@ -71,7 +71,7 @@ std::vector<Value> evaluate_lowered(const Node& node, std::span<const Value> inp
     const Node& step = graph.node(n);
     std::vector<Value> ins;
     for (ValueId in : step.inputs) ins.push_back(value_of(in));
-    std::vector<Value> outs = evaluate_node(step, ins);
+    std::vector<Value> outs = evaluate_node(step, ins, run_loop);
     for (std::size_t i = 0; i < step.outputs.size(); ++i) {
       if (step.outputs[i] != kNone) values[static_cast<std::size_t>(step.outputs[i])] = std::move(outs[i]);
     }
@@ -82,7 +82,7 @@ std::vector<Value> evaluate_lowered(const Node& node, std::span<const Value> inp
   return outputs;
 }
 
-std::vector<Value> evaluate_expr(const Node& node, std::span<const Value> inputs, const Facts& facts) {
+std::vector<Value> evaluate_expr(const Node& node, std::span<const Value> inputs, const Facts& facts, RunLoop run_loop) {
   Graph graph;
   Node copy;
   copy.op = node.op;
@@ -129,7 +129,7 @@ std::vector<Value> evaluate_expr(const Node& node, std::span<const Value> inputs
     loops::ErrorSlot error;
     const loops::KernelArgs args{buffers.data(), params.data(), 0, gk.kernel.outer ? gk.kernel.extents[0] : 1,
                                  nullptr,        &error};
-    if (loops::evaluate(gk.kernel, args) != loops::kOk) {
+    if (run_loop(gk.kernel, args) != loops::kOk) {
       fail(ErrorCode::out_of_range, "{}: index {} at element {} is out of range for extent {}", describe(node),
            error.value, error.position, error.extent);
     }
@@ -160,7 +160,7 @@ Facts infer_node(const Node& node, std::span<const Fact* const> inputs, std::spa
   return facts;
 }
 
-std::vector<Value> evaluate_node(const Node& node, std::span<const Value> inputs) {
+std::vector<Value> evaluate_node(const Node& node, std::span<const Value> inputs, RunLoop run_loop) {
   std::vector<Fact> in_facts(inputs.size());
   std::vector<const Fact*> fact_pointers(inputs.size(), nullptr);
   std::vector<const Tensor*> values(inputs.size(), nullptr);
@@ -170,10 +170,10 @@ std::vector<Value> evaluate_node(const Node& node, std::span<const Value> inputs
     fact_pointers[i] = &in_facts[i];
     if (inputs[i].is_tensor()) values[i] = &inputs[i].tensor();
   }
-  if (node.op->lower) return evaluate_lowered(node, inputs);
+  if (node.op->lower) return evaluate_lowered(node, inputs, run_loop);
   Facts facts;
   if (!node.op->dynamic_output) facts = infer_node(node, fact_pointers, values);
-  if (node.op->expr) return evaluate_expr(node, inputs, facts);
+  if (node.op->expr) return evaluate_expr(node, inputs, facts, run_loop);
   if (!node.op->kernel) fail(ErrorCode::unsupported, "{}: has no plain evaluation", describe(node));
   std::vector<const Fact*> out_pointers;
   for (const Fact& f : facts) out_pointers.push_back(&f);

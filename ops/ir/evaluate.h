@@ -6,12 +6,16 @@
 
 #include "ops/ir/graph.h"
 #include "ops/ir/op.h"
+#include "ops/loops/kernel.h"
 
 namespace lathe::ops {
 
-/// Runs one node of any non-region operator by its definition (lowered, evaluated as a loop, or its plain kernel), on
-/// row-major tensors. Inputs that are omitted are undefined tensors. Slow and obvious.
-std::vector<Value> evaluate_node(const Node& node, std::span<const Value> inputs);
+/// Runs a loop kernel over its whole range: loops::evaluate, or compiled code.
+using RunLoop = std::int32_t (*)(const loops::Kernel& kernel, const loops::KernelArgs& args);
+
+/// Runs one node of any non-region operator by its definition (lowered, as a loop, or its plain kernel), on row-major
+/// tensors. Inputs that are omitted are undefined tensors. With loops::evaluate it is the reference: slow and obvious.
+std::vector<Value> evaluate_node(const Node& node, std::span<const Value> inputs, RunLoop run_loop = loops::evaluate);
 
 /// The output facts of a node from its input facts and the values known so far, checked to be sane (rank, non-negative
 /// extents, sizes that fit). Failure naming the node.

@@ -407,7 +407,7 @@ std::optional<Coords> match_dims(const Shape& shape, const std::vector<std::pair
 
 }  // namespace
 
-GroupKernel build_kernel(const Graph& graph, const Group& group) {
+GroupKernel build_kernel(const Graph& graph, const Group& group, bool canonical) {
   LoopBuilder::State state(graph);
   state.members = group.nodes;
   loops::Kernel& k = state.kernel;
@@ -450,7 +450,7 @@ GroupKernel build_kernel(const Graph& graph, const Group& group) {
       break;
     }
   }
-  loops::canonicalize(k);
+  if (canonical) loops::canonicalize(k);
   return {std::move(state.kernel), std::move(state.buffers)};
 }
 

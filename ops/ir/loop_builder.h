@@ -109,8 +109,9 @@ struct GroupKernel {
 Group single_node_group(const Graph& graph, NodeId id, int output);
 
 /// Builds the group's kernel for the facts in `graph` (every value's fact must be inferred). Throws NotFusable where
-/// the nodes cannot share one loop nest. The kernel is canonical.
-GroupKernel build_kernel(const Graph& graph, const Group& group);
+/// the nodes cannot share one loop nest. The kernel is canonical unless
+/// told otherwise: then its outer dims are the domain's dims that are not reduced, in memory order.
+GroupKernel build_kernel(const Graph& graph, const Group& group, bool canonical = true);
 
 /// The facts and known values of a node's inputs and outputs, gathered from a graph whose facts are inferred.
 class NodeFacts {
