@@ -155,8 +155,9 @@ class GraphBuilder {
     draft.name = node_name(proto);
     for (std::string_view name : proto.inputs) draft.inputs.push_back(resolve(scope, name, proto));
     for (std::string_view name : proto.outputs) draft.outputs.push_back(name.empty() ? kNone : *scope.find(name));
+    const std::vector<BoundAttribute> attributes = bind_attributes(proto, scope, environment);
     try {
-      for (const BoundAttribute& a : bind_attributes(proto, scope, environment)) add_attribute(draft, a, scope);
+      for (const BoundAttribute& a : attributes) add_attribute(draft, a, scope);
     } catch (const Failure& failure) {
       fail(failure.error.code, "{}: {}", place(proto), failure.error.message);
     }
