@@ -171,6 +171,8 @@ std::vector<T> run(const Primitive& primitive, const Inputs& in, const Operand& 
 /// Compares with what `expected(index)` gives, at 1, 2 and 3 parts, and the bits between these where `same_bits`.
 template <class T, class Spec, class Make, class Expected>
 void check_parts(Spec spec, Make make, const Inputs& in, Expected expected, bool cuts, bool same_bits) {
+  std::vector<double> wanted;
+  for_each(spec.dst.dims, [&](const Shape& index) { wanted.push_back(expected(index)); });
   std::vector<T> first;
   for (const int parts : {1, 2, 3}) {
     spec.parts = parts;
@@ -183,8 +185,9 @@ void check_parts(Spec spec, Make make, const Inputs& in, Expected expected, bool
     }
     const std::vector<T> out = run<T>(*made.primitive, in, spec.dst, parts);
     int wrong = 0;
+    std::size_t next = 0;
     for_each(spec.dst.dims, [&](const Shape& index) {
-      const double want = expected(index);
+      const double want = wanted[next++];
       const auto got = static_cast<double>(out[at(spec.dst, index)]);
       const bool good = std::is_integral_v<T> ? got == want : std::abs(got - want) <= 2e-5 + 2e-5 * std::abs(want);
       if (!good && ++wrong < 5) ADD_FAILURE() << index.to_string() << ": " << got << ", expected " << want;
@@ -305,6 +308,13 @@ TEST(OneDnnMatMul, BatchesAndTheirBroadcasts) {
   check_matmul<float, float, float>(folded);
 }
 
+/// Whether a declined 8-bit primitive was declined rightly.
+bool cpu_lacks_vnni(const std::string& reason) {
+  std::ifstream cpu("/proc/cpuinfo");
+  const std::string flags((std::istreambuf_iterator<char>(cpu)), {});
+  return reason == "without VNNI oneDNN's 8-bit products saturate" && flags.find("vnni") == std::string::npos;
+}
+
 TEST(OneDnnMatMul, EightBit) {
   for (const DType a : {DType::u8, DType::i8}) {
     MatMulSpec spec = matmul_f32({40, 300}, {300, 70}, {40, 70});
@@ -313,11 +323,8 @@ TEST(OneDnnMatMul, EightBit) {
     spec.dst.dtype = DType::i32;
     spec.constant_b = true;
     const Made made = make_matmul(spec);
-    if (!made.primitive) {  // right where the CPU lacks the instructions, wrong elsewhere
-      EXPECT_EQ(made.declined, "without VNNI oneDNN's 8-bit products saturate");
-      std::ifstream cpu("/proc/cpuinfo");
-      const std::string flags((std::istreambuf_iterator<char>(cpu)), {});
-      EXPECT_EQ(flags.find("vnni"), std::string::npos);
+    if (!made.primitive) {
+      EXPECT_TRUE(cpu_lacks_vnni(made.declined)) << made.declined;
       continue;
     }
     if (a == DType::u8) check_matmul<std::uint8_t, std::int8_t, std::int32_t>(spec);
@@ -367,8 +374,8 @@ ConvSpec spec_of(const ConvCase& c) {
   return spec;
 }
 
-double convolve(const ConvSpec& spec, const std::vector<float>& src, const std::vector<float>& weights,
-                const Shape& index) {
+template <class S, class W>
+double convolve(const ConvSpec& spec, const std::vector<S>& src, const std::vector<W>& weights, const Shape& index) {
   const int spatial = spec.src.dims.rank() - 2;
   const std::int64_t in_per_group = spec.src.dims[1] / spec.groups;
   const std::int64_t out_per_group = spec.dst.dims[1] / spec.groups;
@@ -376,13 +383,14 @@ double convolve(const ConvSpec& spec, const std::vector<float>& src, const std::
   Shape taps = spec.weights.dims;
   taps[0] = in_per_group;
   taps[1] = 1;
+  Shape is = index;
+  Shape iw = taps;
   double sum = 0;
   for_each(taps, [&](const Shape& tap) {
-    Shape is = index;
-    Shape iw = tap;
     is[1] = group * in_per_group + tap[0];
     iw[0] = spec.transposed ? is[1] : index[1];
     iw[1] = spec.transposed ? index[1] % out_per_group : tap[0];
+    for (int s = 0; s < spatial; ++s) iw[s + 2] = tap[s + 2];
     for (int s = 0; s < spatial; ++s) {
       std::int64_t x = 0;
       if (spec.transposed) {
@@ -400,13 +408,14 @@ double convolve(const ConvSpec& spec, const std::vector<float>& src, const std::
   return sum;
 }
 
+template <class S = float, class W = float, class D = float>
 void check_convolution(const ConvSpec& spec, bool cuts = true) {
-  const auto src = random_values<float>(extent_of(spec.src), 4);
-  const auto weights = random_values<float>(extent_of(spec.weights), 5);
+  const auto src = random_values<S>(extent_of(spec.src), 4);
+  const auto weights = random_values<W>(extent_of(spec.weights), 5);
   const auto bias = random_values<float>(static_cast<std::size_t>(spec.dst.dims[1]), 6);
   const auto operands = random_operands(spec.post_ops);
   const Inputs in{src.data(), weights.data(), spec.bias ? bias.data() : nullptr, &operands};
-  check_parts<float>(
+  check_parts<D>(
       spec, make_convolution, in,
       [&](const Shape& index) {
         const double b = spec.bias ? static_cast<double>(bias[static_cast<std::size_t>(index[1])]) : 0;
@@ -450,6 +459,22 @@ TEST(OneDnnConvolution, ChannelsLast) {
                      {.kind = Kind::add, .operand = spec.dst},
                      {.kind = Kind::clip, .alpha = -1, .beta = 1}};
     check_convolution(spec, cuts);
+  }
+}
+
+TEST(OneDnnConvolution, EightBit) {
+  for (const DType dtype : {DType::u8, DType::i8}) {
+    ConvSpec spec = spec_of({{1, 16, 14, 14}, {32, 16, 3, 3}, 1, {1, 1}, {1, 1}, {1, 1}, {1, 1}});
+    spec.src.dtype = dtype;
+    spec.weights.dtype = DType::i8;
+    spec.dst.dtype = DType::i32;
+    const Made made = make_convolution(spec);
+    if (!made.primitive) {
+      EXPECT_TRUE(cpu_lacks_vnni(made.declined)) << made.declined;
+      continue;
+    }
+    if (dtype == DType::u8) check_convolution<std::uint8_t, std::int8_t, std::int32_t>(spec);
+    if (dtype == DType::i8) check_convolution<std::int8_t, std::int8_t, std::int32_t>(spec);
   }
 }
 
