@@ -9,11 +9,12 @@
 // error.h     Result, Error, Exception          tools.h    (not included here) for programs about models
 #pragma once
 
-#include <lathe/dtype.h>    // IWYU pragma: export
-#include <lathe/engine.h>   // IWYU pragma: export
-#include <lathe/error.h>    // IWYU pragma: export
-#include <lathe/info.h>     // IWYU pragma: export
-#include <lathe/options.h>  // IWYU pragma: export
-#include <lathe/session.h>  // IWYU pragma: export
-#include <lathe/shape.h>    // IWYU pragma: export
-#include <lathe/tensor.h>   // IWYU pragma: export
+#include <lathe/dtype.h>        // IWYU pragma: export
+#include <lathe/engine.h>       // IWYU pragma: export
+#include <lathe/error.h>        // IWYU pragma: export
+#include <lathe/info.h>         // IWYU pragma: export
+#include <lathe/options.h>      // IWYU pragma: export
+#include <lathe/session.h>      // IWYU pragma: export
+#include <lathe/shape.h>        // IWYU pragma: export
+#include <lathe/tensor.h>       // IWYU pragma: export
+#include <lathe/thread_pool.h>  // IWYU pragma: export
