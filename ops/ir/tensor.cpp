@@ -11,10 +11,12 @@ namespace lathe {
 namespace {
 
 constexpr std::align_val_t kAlignment{64};
+constexpr std::size_t kAddressSpace = std::size_t{1} << 47;  // sanitizers end a process that asks for more
 constexpr std::size_t kTooLarge = std::numeric_limits<std::size_t>::max();
 
 std::shared_ptr<void> allocate_zeroed(std::size_t bytes) {
-  void* data = ::operator new(bytes, kAlignment);
+  void* data = ::operator new(bytes, kAlignment, std::nothrow);
+  if (data == nullptr) throw std::bad_alloc();
   std::memset(data, 0, bytes);
   return {data, [](void* p) { ::operator delete(p, kAlignment); }};
 }
@@ -81,7 +83,7 @@ std::size_t Tensor::byte_size(DType dtype, const Shape& shape) {
 
 Tensor::Tensor(DType dtype, const Shape& shape) : dtype_(dtype), shape_(shape) {
   const std::size_t size = byte_size(dtype, shape);
-  if (size > static_cast<std::size_t>(std::numeric_limits<std::ptrdiff_t>::max())) throw std::bad_alloc();
+  if (size > kAddressSpace) throw std::bad_alloc();
   if (dtype == DType::string) {
     static_assert(sizeof(std::string) * 8 == 256);
     auto strings = std::make_shared<std::vector<std::string>>(static_cast<std::size_t>(shape.elements()));
