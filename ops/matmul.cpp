@@ -1,4 +1,6 @@
 // Matrix products: MatMul and its integer forms as contractions, Gemm and QLinearMatMul said through them.
+#include <algorithm>
+
 #include "ops/ir/builder.h"
 #include "ops/ir/loop_builder.h"
 #include "ops/quantize.h"
@@ -114,6 +116,35 @@ Scalar expr_matmul_integer(const OpView& op, LoopBuilder& b, int, const Coords& 
 
 // ---- Gemm: alpha · A' · B' + beta · C ----
 
+/// Rows for columns.
+Tensor transposed(const Tensor& t) {
+  const std::int64_t rows = t.shape()[0];
+  const std::int64_t columns = t.shape()[1];
+  const auto size = static_cast<std::size_t>(t.dtype().bits() / 8);
+  Tensor result(t.dtype(), {columns, rows});
+  const auto* from = static_cast<const std::byte*>(t.data());
+  auto* to = static_cast<std::byte*>(result.mutable_data());
+  for (std::int64_t r = 0; r < rows; ++r) {
+    for (std::int64_t c = 0; c < columns; ++c) {
+      std::copy_n(from + static_cast<std::size_t>(r * columns + c) * size, size,
+                  to + static_cast<std::size_t>(c * rows + r) * size);
+    }
+  }
+  return result;
+}
+
+/// Gemm(A, W, transB = 1) = Gemm(A, W') for constant W: kernels read the columns of a product side by side.
+bool simplify_gemm(const OpView& op, Patch& patch) {
+  const Tensor* w = op.value(1);
+  if (op.i("transB") == 0 || !w || w->shape().rank() != 2) return false;
+  Attributes attributes = op.node().attributes;
+  attributes.erase("transB");
+  std::vector<ValueId> inputs(op.node().inputs);
+  inputs[1] = patch.build().constant(transposed(*w));
+  patch.replace(op.node().outputs[0], patch.build().op("Gemm", std::move(inputs), std::move(attributes)));
+  return true;
+}
+
 constexpr Attribute kGemmAttributes[] = {{"alpha", 1.0}, {"beta", 1.0}, {"transA", 0}, {"transB", 0}};
 
 Facts infer_gemm(const OpView& op) {
@@ -198,7 +229,8 @@ constinit const OpDef op_gemm = {.name = "Gemm",
                                  .attributes = kGemmAttributes,
                                  .since = 13,
                                  .infer = infer_gemm,
-                                 .lower = lower_gemm};
+                                 .lower = lower_gemm,
+                                 .simplify = simplify_gemm};
 
 extern const OpDef op_qlinear_mat_mul;
 constinit const OpDef op_qlinear_mat_mul = {

@@ -149,8 +149,18 @@ class Fuser {
     if (c.plain) c.group.nodes = {id};
     c.needs = from;
     set_domain(c, id, k);
+    if (c.group.nodes.size() > 1 && !buildable(c, id)) read_from_memory(c, id);
     group_of_[static_cast<std::size_t>(id)] = static_cast<int>(groups_.size());
     groups_.push_back(std::move(c));
+  }
+
+  /// Padded reads cannot look through views: those lie in memory then.
+  void read_from_memory(Candidate& c, NodeId id) {
+    c.group.nodes = {id};
+    for (ValueId in : graph_.node(id).inputs) {
+      const NodeId p = producer(in);
+      if (p != kNone && kind(p) == Kind::view) in_memory_.push_back(in);
+    }
   }
 
   void set_domain(Candidate& c, NodeId id, Kind k) const {
@@ -307,6 +317,7 @@ class Fuser {
 
   [[nodiscard]] bool view_in_memory(ValueId v) const {
     if (ops::is_output(graph_, v)) return true;
+    if (std::find(in_memory_.begin(), in_memory_.end(), v) != in_memory_.end()) return true;
     const auto& users = consumers_[static_cast<std::size_t>(v)];
     return std::any_of(users.begin(), users.end(), [&](NodeId u) { return kind(u) == Kind::plain; });
   }
@@ -348,6 +359,7 @@ class Fuser {
   std::vector<std::vector<NodeId>> consumers_;
   std::vector<int> group_of_;
   std::vector<Candidate> groups_;
+  std::vector<ValueId> in_memory_;  ///< results of views that someone reads from memory
   mutable std::vector<std::size_t> positions_;
 };
 

@@ -5,7 +5,12 @@
 
 namespace lathe::passes {
 
+std::size_t alter_op_layout(ops::Graph& graph, Context& context);
+std::size_t eliminate_common(ops::Graph& graph, Context& context);
 std::size_t eliminate_dead(ops::Graph& graph, Context& context);
+std::size_t fold_constant(ops::Graph& graph, Context& context);
+std::size_t fold_scale_axis(ops::Graph& graph, Context& context);
 std::size_t lower(ops::Graph& graph, Context& context);
+std::size_t simplify_inference(ops::Graph& graph, Context& context);
 
 }  // namespace lathe::passes

@@ -7,8 +7,11 @@ namespace lathe::passes {
 namespace {
 
 constexpr Pass kPasses[] = {
-    {"lower", false, true, lower},
-    {"eliminate_dead", false, false, eliminate_dead},
+    {"simplify_inference", true, false, simplify_inference}, {"fold_constant", true, false, fold_constant},
+    {"fold_scale_axis", true, false, fold_scale_axis},       {"eliminate_common", true, false, eliminate_common},
+    {"eliminate_dead", true, false, eliminate_dead},         {"lower", false, true, lower},
+    {"fold_constant", false, false, fold_constant},          {"eliminate_common", false, false, eliminate_common},
+    {"eliminate_dead", false, false, eliminate_dead},        {"alter_op_layout", false, false, alter_op_layout},
 };
 
 std::size_t living_nodes(const ops::Graph& graph) {

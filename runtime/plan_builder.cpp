@@ -107,8 +107,28 @@ class PlanBuilder {
       alias_[static_cast<std::size_t>(node.outputs[0])] = node.inputs[0];
       return;
     }
+    if (node.op->name == "Concat" && node.op->domain.empty()) {
+      add_concat(id);
+      return;
+    }
+    std::vector<tools::Decline> declines;
+    if (node.op->name == "ConvTranspose" && options_.onednn && fact(node.outputs[0]).shape.elements() > 0) {
+      Group group;
+      group.nodes = {id};
+      group.outputs = {node.outputs[0]};
+      group.domain = node.outputs[0];
+      ContractionStep made = make_contraction(graph_, group, options_);
+      if (made.step) {
+        add_contraction(group, std::move(made));
+        return;
+      }
+      declines.push_back({"onednn", made.declined});
+    }
+    if (!options_.plain)
+      fail(ErrorCode::unsupported, "the backend 'plain' is switched off, and {} needs it", ops::describe(node));
     Item item;
     item.step = std::make_unique<PlainStep>(graph_, id);
+    item.step->record.declines = std::move(declines);
     describe(item.step->record, {id}, {});
     item.step->record.backend = "plain";
     item.step->record.kernel = std::string(node.op->name);
@@ -126,6 +146,56 @@ class PlanBuilder {
       item.step->record.outputs.push_back(fact(v).to_string());
     }
     items_.push_back(std::move(item));
+  }
+
+  /// One copy loop per input, each into its slice of the output.
+  void add_concat(NodeId id) {
+    const ops::Node& node = graph_.node(id);
+    const ValueId out = node.outputs[0];
+    const ops::NodeFacts nf(graph_, id);
+    const int axis = nf.view().axis("axis", fact(out).rank());
+    const Shape to = ops::strides_of(fact(out));
+    std::int64_t start = 0;
+    for (ValueId in : node.inputs) {
+      const ops::Fact& from = fact(in);
+      const std::int64_t at = start;
+      start += from.shape[axis];
+      if (from.shape.elements() == 0) continue;
+      loops::Kernel k;
+      k.name = "Concat";
+      k.outer = from.rank();
+      const Shape strides = ops::strides_of(from);
+      loops::Access load;
+      loops::Access store;
+      store.buffer = 1;
+      store.offset = at * to[axis];
+      for (int p = 0; p < from.rank(); ++p) {
+        const int d = fact(out).layout.dim_at(p);
+        const auto var = static_cast<std::size_t>(p);
+        k.extents[var] = from.shape[d];
+        load.strides[var] = strides[d];
+        store.strides[var] = to[d];
+      }
+      k.buffers = {{from.dtype, false}, {from.dtype, true}};
+      k.loads = {load};
+      loops::Inst inst;
+      inst.op = loops::Op::load;
+      inst.dtype = from.dtype;
+      inst.index = 0;
+      k.insts = {inst};
+      k.stores = {{0, store}};
+      loops::canonicalize(k);
+      Item item;
+      auto step = std::make_unique<LoopStep>(std::move(k));
+      describe(step->record, {id}, {out});
+      step->record.backend = "jit";
+      step->record.kernel = "copy";
+      item.values = {in, out};
+      item.written = {false, true};
+      item.loop = step.get();
+      item.step = std::move(step);
+      items_.push_back(std::move(item));
+    }
   }
 
   void add_contraction(const Group& group, ContractionStep made) {

@@ -18,6 +18,26 @@ double work_of(const loops::Kernel& kernel) {
   return points * static_cast<double>(kernel.insts.size() + 2 * kernel.loads.size());
 }
 
+/// Copies between a fact's memory order and row-major, element by element.
+void reorder(const ops::Fact& fact, const std::byte* from, std::byte* to, bool to_rows) {
+  const auto size = static_cast<std::size_t>(fact.dtype.bits() / 8);
+  const Shape strides = ops::strides_of(fact);
+  const std::int64_t count = fact.shape.elements();
+  Shape at = Shape::filled(fact.rank(), 0);
+  std::int64_t place = 0;
+  for (std::int64_t i = 0; i < count; ++i) {
+    const auto rows = static_cast<std::size_t>(i) * size;
+    const auto ordered = static_cast<std::size_t>(place) * size;
+    std::memcpy(to + (to_rows ? rows : ordered), from + (to_rows ? ordered : rows), size);
+    for (int d = fact.rank() - 1; d >= 0; --d) {
+      place += strides[d];
+      if (++at[d] < fact.shape[d]) break;
+      place -= strides[d] * fact.shape[d];
+      at[d] = 0;
+    }
+  }
+}
+
 }  // namespace
 
 void LoopStep::finish(std::shared_ptr<const jit::CompiledKernel> compiled, int threads) {
@@ -80,18 +100,29 @@ std::int32_t PlainStep::run(void* const* buffers, StepContext& context) const no
   try {
     std::vector<Value> inputs(node_.inputs.size());
     std::vector<Value> outputs(node_.outputs.size());
+    std::vector<std::byte*> places(outputs.size(), nullptr);
     std::vector<const ops::Fact*> in_facts(inputs.size(), nullptr);
     std::vector<const ops::Fact*> out_facts(outputs.size(), nullptr);
     std::vector<const Tensor*> values(inputs.size(), nullptr);
     for (std::size_t i = 0; i < inputs.size(); ++i) {
       if (node_.inputs[i] == ops::kNone) continue;
-      inputs[i] = Tensor::borrow(in_facts_[i].dtype, in_facts_[i].shape, *buffers++);
+      void* memory = *buffers++;
+      if (in_facts_[i].layout.row_major) {
+        inputs[i] = Tensor::borrow(in_facts_[i].dtype, in_facts_[i].shape, memory);
+      } else {
+        Tensor rows(in_facts_[i].dtype, in_facts_[i].shape);
+        reorder(in_facts_[i], static_cast<const std::byte*>(memory), static_cast<std::byte*>(rows.mutable_data()),
+                true);
+        inputs[i] = rows;
+      }
       in_facts[i] = &in_facts_[i];
       values[i] = &inputs[i].tensor();
     }
     for (std::size_t i = 0; i < outputs.size(); ++i) {
       if (node_.outputs[i] == ops::kNone) continue;
-      outputs[i] = Tensor::borrow(out_facts_[i].dtype, out_facts_[i].shape, *buffers++);
+      places[i] = static_cast<std::byte*>(*buffers++);
+      outputs[i] = out_facts_[i].layout.row_major ? Tensor::borrow(out_facts_[i].dtype, out_facts_[i].shape, places[i])
+                                                  : Tensor(out_facts_[i].dtype, out_facts_[i].shape);
       out_facts[i] = &out_facts_[i];
     }
     const ops::OpView view(node_, in_facts, values, out_facts);
@@ -113,6 +144,10 @@ std::int32_t PlainStep::run(void* const* buffers, StepContext& context) const no
       };
     }
     node_.op->kernel(kernel);
+    for (std::size_t i = 0; i < outputs.size(); ++i) {
+      if (!places[i] || out_facts_[i].layout.row_major) continue;
+      reorder(out_facts_[i], static_cast<const std::byte*>(outputs[i].tensor().data()), places[i], false);
+    }
     return 0;
   } catch (const Failure& f) {
     context.error = f.error;

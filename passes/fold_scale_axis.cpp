@@ -1,0 +1,234 @@
+// fold_scale_axis: scales and shifts per channel move into the weights and bias of the contraction beside them.
+//
+//   conv(x, W) · s      = conv(x, W·s)                 s per output channel
+//   conv(x, W) + t      = conv(x, W) with bias t       t per output channel
+//   conv(x · s, W)      = conv(x, s·W)                 s per input channel; a shift is not folded: it would cross the
+//   padding matmul(x, W) · s    = matmul(x, W·s)               s per column, or one value
+//
+// Folded in float64 and rounded once. Declines where a finite weight would become infinite, or where the weight or the
+// intermediate result has another reader.
+#include <cmath>
+#include <functional>
+#include <optional>
+
+#include "ops/ir/builder.h"
+#include "passes/passes.h"
+
+namespace lathe::passes {
+namespace {
+
+using ops::kNone;
+using ops::Node;
+using ops::NodeId;
+using ops::ValueId;
+
+bool is(const Node& node, std::string_view name) { return node.op->domain.empty() && node.op->name == name; }
+
+class Folder {
+ public:
+  explicit Folder(ops::Graph& graph) : graph_(graph) {}
+
+  std::size_t run() {
+    std::size_t changes = 0;
+    bool changed = true;
+    while (changed) {
+      changed = false;
+      consumers_ = graph_.consumers();
+      for (NodeId id : graph_.order()) {
+        const Node& node = graph_.node(id);
+        if (node.removed || node.inputs.size() != 2 || (!is(node, "Mul") && !is(node, "Add"))) continue;
+        if (after(id) || before(id)) {
+          ++changes;
+          changed = true;
+          break;
+        }
+      }
+    }
+    return changes;
+  }
+
+ private:
+  [[nodiscard]] const Tensor& constant(ValueId v) const { return graph_.value(v).constant; }
+  [[nodiscard]] bool only_reader(ValueId v) const {
+    return consumers_[static_cast<std::size_t>(v)].size() == 1 && !ops::is_output(graph_, v);
+  }
+  static bool contraction(const Node& n) { return is(n, "Conv") || is(n, "ConvTranspose") || is(n, "MatMul"); }
+
+  /// The constant's values per channel of a tensor of rank `rank` whose channels are dim `axis`; nothing where it is
+  /// something else. One value serves every channel.
+  static std::optional<std::vector<double>> per_channel(const Tensor& t, int rank, int axis, std::int64_t channels) {
+    if (!t.defined() || t.dtype() != DType::f32 || t.shape().rank() > rank) return std::nullopt;
+    const int at = axis - (rank - t.shape().rank());
+    if (t.size() != 1 && (at < 0 || t.shape()[at] != channels || t.size() != channels)) return std::nullopt;
+    std::vector<double> values(static_cast<std::size_t>(channels));
+    for (std::size_t c = 0; c < values.size(); ++c)
+      values[c] = t.number(t.size() == 1 ? 0 : static_cast<std::int64_t>(c));
+    return values;
+  }
+
+  /// W with every element times factor(element's channel); nothing where a finite one becomes infinite.
+  static std::optional<Tensor> scaled(const Tensor& w, const std::function<double(std::int64_t)>& factor) {
+    Tensor result(DType::f32, w.shape());
+    const auto from = w.view<float>();
+    const auto to = result.mutable_view<float>();
+    for (std::size_t i = 0; i < from.size(); ++i) {
+      to[i] = static_cast<float>(static_cast<double>(from[i]) * factor(static_cast<std::int64_t>(i)));
+      if (std::isfinite(from[i]) && !std::isfinite(to[i])) return std::nullopt;
+    }
+    return result;
+  }
+
+  struct Channels {
+    std::int64_t count = 0;      ///< output channels
+    int rank = 0;                ///< of the result
+    int axis = 0;                ///< of the result
+    std::int64_t inner = 1;      ///< weight elements per step of the channel
+    std::int64_t per_group = 0;  ///< transposed: output channels in a group
+    std::int64_t group_in = 0;   ///< transposed: input channels in a group
+  };
+
+  std::optional<Channels> channels_of(const Node& n) const {
+    const Tensor& w = constant(n.inputs[1]);
+    if (!w.defined() || w.dtype() != DType::f32 || w.shape().rank() < 2) return std::nullopt;
+    Channels c;
+    const std::int64_t group = ops::OpView(n, {}, {}).i("group");
+    std::int64_t kernel = 1;
+    for (int d = 2; d < w.shape().rank(); ++d) kernel *= w.shape()[d];
+    if (is(n, "MatMul")) {
+      if (w.shape().rank() != 2) return std::nullopt;
+      c.count = w.shape()[1];
+      c.rank = 0;
+      return c;
+    }
+    c.rank = w.shape().rank();
+    c.axis = 1;
+    if (is(n, "Conv")) {
+      c.count = w.shape()[0];
+      c.inner = w.shape()[1] * kernel;
+    } else {
+      if (group < 1 || w.shape()[0] % group != 0) return std::nullopt;
+      c.per_group = w.shape()[1];
+      c.count = w.shape()[1] * group;
+      c.group_in = w.shape()[0] / group;
+      c.inner = kernel;
+    }
+    return c;
+  }
+
+  static std::int64_t channel_of(const Node& n, const Channels& c, std::int64_t element) {
+    if (is(n, "MatMul")) return element % c.count;
+    if (is(n, "Conv")) return element / c.inner;
+    const std::int64_t row = element / c.inner;  // input channel · per_group + output channel in its group
+    return row / c.per_group / c.group_in * c.per_group + row % c.per_group;
+  }
+
+  /// contraction → Mul or Add of constants per output channel.
+  bool after(NodeId id) {
+    const Node node = copy_of(id);
+    for (std::size_t side = 0; side < 2; ++side) {
+      const ValueId y = node.inputs[side];
+      const Tensor& t = constant(node.inputs[1 - side]);
+      const NodeId p = graph_.value(y).producer;
+      if (!t.defined() || p == kNone || !contraction(graph_.node(p)) || !only_reader(y)) continue;
+      Node& n = graph_.node(p);
+      const auto c = channels_of(n);
+      if (!c) continue;
+      const bool matmul = is(n, "MatMul");
+      const auto values =
+          matmul ? per_channel(t, std::max(1, t.shape().rank()), std::max(0, t.shape().rank() - 1), c->count)
+                 : per_channel(t, c->rank, c->axis, c->count);
+      if (!values || (matmul && (is(node, "Add") || t.shape().rank() > 1))) continue;
+      if (is(node, "Mul") ? !scale(n, *c, *values) : !shift(n, *c, *values)) continue;
+      finish(id, node.outputs[0], y);
+      return true;
+    }
+    return false;
+  }
+
+  bool scale(Node& n, const Channels& c, const std::vector<double>& s) {
+    const auto w =
+        scaled(constant(n.inputs[1]), [&](std::int64_t i) { return s[static_cast<std::size_t>(channel_of(n, c, i))]; });
+    if (!w) return false;
+    std::optional<Tensor> bias;
+    const bool biased = n.inputs.size() > 2 && n.inputs[2] != kNone;
+    if (biased) {
+      const Tensor& b = constant(n.inputs[2]);
+      if (!b.defined() || b.dtype() != DType::f32 || b.size() != c.count) return false;
+      bias = scaled(b, [&](std::int64_t i) { return s[static_cast<std::size_t>(i)]; });
+      if (!bias) return false;
+    }
+    n.inputs[1] = graph_.add_constant(*w, graph_.value(n.inputs[1]).name);
+    if (biased) n.inputs[2] = graph_.add_constant(*bias, graph_.value(n.inputs[2]).name);
+    return true;
+  }
+
+  bool shift(Node& n, const Channels& c, const std::vector<double>& t) {
+    Tensor bias(DType::f32, {c.count});
+    const bool biased = n.inputs.size() > 2 && n.inputs[2] != kNone;
+    const Tensor* old = biased ? &constant(n.inputs[2]) : nullptr;
+    if (biased && (!old->defined() || old->dtype() != DType::f32 || old->size() != c.count)) return false;
+    for (std::int64_t i = 0; i < c.count; ++i) {
+      const double b = (old ? old->number(i) : 0.0) + t[static_cast<std::size_t>(i)];
+      bias.mutable_view<float>()[static_cast<std::size_t>(i)] = static_cast<float>(b);
+      if (std::isfinite(b) && !std::isfinite(static_cast<float>(b))) return false;
+    }
+    const ValueId v = graph_.add_constant(bias, n.name + "/bias");
+    n.inputs.resize(std::max<std::size_t>(n.inputs.size(), 3), kNone);
+    n.inputs[2] = v;
+    return true;
+  }
+
+  /// Mul of constants per input channel → Conv.
+  bool before(NodeId id) {
+    const Node node = copy_of(id);
+    if (!is(node, "Mul") || !only_reader(node.outputs[0])) return false;
+    Node& n = graph_.node(consumers_[static_cast<std::size_t>(node.outputs[0])].front());
+    if (!is(n, "Conv") || n.inputs[0] != node.outputs[0] || n.inputs[1] == node.outputs[0]) return false;
+    const Tensor& w = constant(n.inputs[1]);
+    if (!w.defined() || w.dtype() != DType::f32 || w.shape().rank() < 3) return false;
+    const std::int64_t group = ops::OpView(n, {}, {}).i("group");
+    if (group < 1 || w.shape()[0] % group != 0) return false;
+    for (std::size_t side = 0; side < 2; ++side) {
+      const auto s = per_channel(constant(node.inputs[1 - side]), w.shape().rank(), 1, w.shape()[1] * group);
+      if (!s || graph_.value(node.inputs[side]).is_constant()) continue;
+      std::int64_t kernel = 1;
+      for (int d = 2; d < w.shape().rank(); ++d) kernel *= w.shape()[d];
+      const std::int64_t in = w.shape()[1];
+      const std::int64_t out_per_group = w.shape()[0] / group;
+      const auto folded = scaled(w, [&](std::int64_t i) {
+        const std::int64_t m = i / kernel / in;
+        return (*s)[static_cast<std::size_t>(m / out_per_group * in + i / kernel % in)];
+      });
+      if (!folded) return false;
+      n.inputs[1] = graph_.add_constant(*folded, graph_.value(n.inputs[1]).name);
+      finish(id, node.outputs[0], node.inputs[side]);
+      return true;
+    }
+    return false;
+  }
+
+  [[nodiscard]] Node copy_of(NodeId id) const {
+    const Node& n = graph_.node(id);
+    Node copy;
+    copy.op = n.op;
+    copy.inputs = n.inputs;
+    copy.outputs = n.outputs;
+    return copy;
+  }
+
+  void finish(NodeId id, ValueId from, ValueId to) {
+    graph_.value(to).fact = graph_.value(from).fact;
+    graph_.value(to).declared = graph_.value(from).declared;
+    graph_.replace_uses(from, to);
+    graph_.remove_node(id);
+  }
+
+  ops::Graph& graph_;
+  std::vector<std::vector<NodeId>> consumers_;
+};
+
+}  // namespace
+
+std::size_t fold_scale_axis(ops::Graph& graph, Context&) { return Folder(graph).run(); }
+
+}  // namespace lathe::passes
