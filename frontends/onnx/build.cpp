@@ -5,7 +5,9 @@
 #include <map>
 #include <tuple>
 #include <unordered_map>
+#include <unordered_set>
 
+#include "frontends/onnx/hints.h"
 #include "frontends/onnx/scope.h"
 #include "frontends/onnx/tensor.h"
 #include "frontends/onnx/upgrade.h"
@@ -36,6 +38,11 @@ bool is_constant_node(const NodeProto& node) {
 template <class T>
 Tensor tensor_from(const std::vector<T>& values) {
   return Tensor::from(values, {static_cast<std::int64_t>(values.size())});
+}
+
+Hint hint_of(const ValueInfo& info) {
+  if (info.kind != ValueInfo::Kind::tensor) return {};
+  return {info.dtype, info.dims ? static_cast<int>(info.dims->size()) : -1};
 }
 
 std::vector<std::string> owned(const std::vector<std::string_view>& views) { return {views.begin(), views.end()}; }
@@ -106,8 +113,10 @@ class GraphBuilder {
     if (has_default && model_.ir_version < kDefaultsSince) return;
     ValueInfo info = parse_value_info(message, budget_);
     info.required = !has_default;
+    const Hint hint = hint_of(info);
     const ValueId id = scope.graph().add_input(std::string(name), std::move(info));
     scope.declare(name, id);
+    hints_[&scope.graph()].set(id, hint);
     if (has_default) {
       scope.graph().value(id).default_value = std::move(initializer->second);
       initializers.erase(initializer);
@@ -131,7 +140,11 @@ class GraphBuilder {
       for (std::string_view name : node.outputs) {
         if (name.empty()) continue;
         const ValueId id = scope.claim_result(name);
-        scope.declare(name, id != kNone ? id : graph.add_value(std::string(name)));
+        const ValueId value = id != kNone ? id : graph.add_value(std::string(name));
+        scope.declare(name, value);
+        if (const std::string_view message = scope.declared(name); !message.empty()) {
+          hints_[&graph].set(value, hint_of(parse_value_info(message, budget_)));
+        }
       }
       if (!is_constant_node(node)) continue;
       Tensor tensor = constant_of(node, scope, environment);
@@ -145,7 +158,7 @@ class GraphBuilder {
 
   void add_node(const NodeProto& proto, Scope& scope, const Environment& environment) {
     if (is_constant_node(proto)) return;
-    budget_.take_node();
+    if (!inlining_.empty()) budget_.take_node();  // those of graphs were counted when they were read
     const auto function = functions_.find({proto.domain, proto.op_type, proto.overload});
     if (function != functions_.end()) return inline_function(function->second, proto, scope, environment);
 
@@ -192,6 +205,7 @@ class GraphBuilder {
     constexpr std::size_t kLoopInputs = 2;  // trip count and condition, both optional
     if (op->region == ops::Region::loop && node.inputs.size() < kLoopInputs) node.inputs.resize(kLoopInputs, kNone);
     attach_subgraphs(node, std::move(draft.subgraphs));
+    hints_[&graph].follow(graph, node);
     graph.add_node(std::move(node));
   }
 
@@ -253,6 +267,11 @@ class GraphBuilder {
   /// The attributes of a node, with references to the enclosing function's attributes resolved.
   static std::vector<BoundAttribute> bind_attributes(const NodeProto& node, Scope& scope,
                                                      const Environment& environment) {
+    constexpr std::size_t kMost = 256;
+    if (node.attributes.size() > kMost) {
+      fail(ErrorCode::limit_exceeded, "{}: has {} attributes, at most {} are read", place(node), node.attributes.size(),
+           kMost);
+    }
     std::vector<BoundAttribute> bound;
     for (std::string_view message : node.attributes) {
       AttributeProto proto = parse_attribute(message);
@@ -354,6 +373,7 @@ class GraphBuilder {
     static const Environment kEmpty;
     build_into(proto, inner, attribute.environment ? *attribute.environment : kEmpty);
     subgraph.captured = inner.captured();
+    hints_.erase(subgraph.graph.get());
     --depth_;
     return subgraph;
   }
@@ -361,20 +381,23 @@ class GraphBuilder {
   /// What any of the subgraphs reads becomes an input of the node and, in the same order, of all of them.
   static void attach_subgraphs(ops::Node& node, std::vector<Subgraph> subgraphs) {
     std::vector<ValueId> captures;
+    std::unordered_set<ValueId> seen;
     for (const Subgraph& s : subgraphs) {
       for (ValueId outer : s.captured) {
-        if (std::find(captures.begin(), captures.end(), outer) == captures.end()) captures.push_back(outer);
+        if (seen.insert(outer).second) captures.push_back(outer);
       }
     }
     for (Subgraph& s : subgraphs) {
-      const std::size_t own = s.graph->inputs.size() - s.captured.size();
-      std::vector<ValueId> inputs(s.graph->inputs.begin(), s.graph->inputs.begin() + static_cast<std::ptrdiff_t>(own));
+      std::vector<ValueId>& inputs = s.graph->inputs;
+      const auto own = inputs.end() - static_cast<std::ptrdiff_t>(s.captured.size());
+      std::unordered_map<ValueId, ValueId> inner;
+      for (std::size_t i = 0; i < s.captured.size(); ++i)
+        inner.emplace(s.captured[i], own[static_cast<std::ptrdiff_t>(i)]);
+      inputs.erase(own, inputs.end());
       for (ValueId outer : captures) {
-        const auto at = std::find(s.captured.begin(), s.captured.end(), outer);
-        const auto index = own + static_cast<std::size_t>(at - s.captured.begin());
-        inputs.push_back(at != s.captured.end() ? s.graph->inputs[index] : s.graph->add_value("unused"));
+        const auto at = inner.find(outer);
+        inputs.push_back(at != inner.end() ? at->second : s.graph->add_value("unused"));
       }
-      s.graph->inputs = std::move(inputs);
     }
     node.inputs.insert(node.inputs.end(), captures.begin(), captures.end());
     node.captures = static_cast<int>(captures.size());
@@ -400,29 +423,9 @@ class GraphBuilder {
       builder_.budget_.take_node();
       builder_.finish(std::move(draft), scope_.graph());
     }
-    int rank(ValueId id) override {
-      const std::optional<ValueInfo> info = known(id);
-      return info && info->dims ? static_cast<int>(info->dims->size()) : -1;
-    }
-    DType dtype(ValueId id) override {
-      const std::optional<ValueInfo> info = known(id);
-      return info ? info->dtype : DType();
-    }
+    Hint hint(ValueId id) override { return builder_.hints_[&scope_.graph()].of(scope_.graph(), id); }
 
    private:
-    std::optional<ValueInfo> known(ValueId id) {
-      const ops::ValueDef& value = scope_.graph().value(id);
-      if (value.fact) {
-        ValueInfo info;
-        info.dtype = value.fact->dtype;
-        info.dims.emplace(static_cast<std::size_t>(value.fact->rank()));
-        return info;
-      }
-      if (value.declared) return value.declared;
-      const std::string_view message = scope_.declared(value.name);
-      if (message.empty()) return std::nullopt;
-      return parse_value_info(message, builder_.budget_);
-    }
     GraphBuilder& builder_;
     Scope& scope_;
   };
@@ -433,6 +436,7 @@ class GraphBuilder {
   std::map<FunctionKey, FunctionProto> functions_;
   std::vector<const FunctionProto*> inlining_;
   int depth_ = 0;  ///< of subgraphs
+  std::unordered_map<const Graph*, Hints> hints_;
   Unsupported unsupported_;
 };
 

@@ -25,6 +25,13 @@ std::pair<std::string_view, std::int64_t> parse_opset(std::string_view bytes) {
   return opset;
 }
 
+/// Looked up for every node: so there must be few.
+void add_opset(Opsets& opsets, std::string_view bytes) {
+  constexpr std::size_t kMost = 256;
+  if (opsets.size() == kMost) fail(ErrorCode::limit_exceeded, "more than {} opsets are imported", kMost);
+  opsets.push_back(parse_opset(bytes));
+}
+
 NodeProto parse_node(std::string_view bytes) {
   NodeProto node;
   Message m(bytes, "NodeProto");
@@ -325,7 +332,7 @@ FunctionProto parse_function(std::string_view message) {
         f.nodes.push_back(parse_node(m.bytes()));
         break;
       case 9:
-        f.opsets.push_back(parse_opset(m.bytes()));
+        add_opset(f.opsets, m.bytes());
         break;
       case 10:
         f.domain = normal_domain(m.bytes());
@@ -355,7 +362,7 @@ ModelProto parse_model(std::string_view message) {
         model.graph = m.bytes();
         break;
       case 8:
-        model.opsets.push_back(parse_opset(m.bytes()));
+        add_opset(model.opsets, m.bytes());
         break;
       case 25:
         model.functions.push_back(m.bytes());

@@ -34,13 +34,12 @@ std::optional<ValueId> Scope::find(std::string_view name) {
     inner = graph_.add_constant(value.constant, value.name);
   } else {
     // Two names of one outer value (a function's input and its caller's name for it) share one capture.
-    const auto at = std::find(captured_.begin(), captured_.end(), *outer);
-    if (at != captured_.end()) {
-      inner = graph_.inputs[graph_.inputs.size() - captured_.size() + static_cast<std::size_t>(at - captured_.begin())];
-    } else {
-      inner = graph_.add_input(value.name);
+    const auto [at, is_new] = stand_ins_.emplace(*outer, kNone);
+    if (is_new) {
+      at->second = graph_.add_input(value.name);
       captured_.push_back(*outer);
     }
+    inner = at->second;
   }
   names_.emplace(name, inner);
   return inner;
@@ -60,7 +59,7 @@ std::string_view Scope::declared(std::string_view name) const {
 }
 
 void Unsupported::add(std::string_view domain, std::string_view op, std::string_view node) {
-  constexpr std::size_t kNamed = 3;
+  constexpr std::size_t kNamed = 3;  // nodes per operator
   Use& use = uses_[{std::string(domain), std::string(op)}];
   ++use.count;
   if (use.nodes.size() < kNamed) use.nodes.emplace_back(node);
@@ -68,9 +67,15 @@ void Unsupported::add(std::string_view domain, std::string_view op, std::string_
 
 void Unsupported::report() const {
   if (uses_.empty()) return;
+  constexpr std::size_t kListed = 50;
   std::string list;
+  std::size_t listed = 0;
   for (const auto& [op, use] : uses_) {
     if (!list.empty()) list += "; ";
+    if (++listed > kListed) {
+      list += fmt::format("and {} more", uses_.size() - kListed);
+      break;
+    }
     if (!op.first.empty()) list += shown(op.first) + "::";
     list += shown(op.second) + " (";
     for (std::size_t i = 0; i < use.nodes.size(); ++i)

@@ -50,6 +50,7 @@ class Scope {
   std::unordered_map<std::string_view, ops::ValueId> results_;
   std::unordered_map<std::string_view, std::string_view> declared_;
   std::vector<ops::ValueId> captured_;
+  std::unordered_map<ops::ValueId, ops::ValueId> stand_ins_;  ///< the input for each captured value
 };
 
 /// An attribute of a node, and where the names in its graphs are looked up.

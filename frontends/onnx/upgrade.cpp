@@ -6,6 +6,7 @@
 #include <optional>
 
 #include "ops/ir/failure.h"
+#include "ops/ir/op.h"
 
 namespace lathe::frontends::onnx {
 namespace {
@@ -152,8 +153,8 @@ void dropout_10(Draft& node, UpgradeContext& context) {
 /// B's dims stand at `axis` of A: B gets as many dims of 1 behind it as A has more. All of it follows from shapes.
 ValueId align_at(const Draft& node, UpgradeContext& context, ValueId a, ValueId b, std::int64_t axis) {
   const auto rank_of = [&](ValueId x) { return context.emit(node, "Shape", {context.emit(node, "Shape", {x})}); };
-  const int rank_a = context.rank(a);
-  const int rank_b = context.rank(b);
+  const int rank_a = context.hint(a).rank;
+  const int rank_b = context.hint(b).rank;
   if (rank_a >= 0 && rank_b >= 0) {
     if (axis < 0) axis += rank_a;
     Ints axes;
@@ -182,7 +183,7 @@ void gemm_7(Draft& node, UpgradeContext&) { take<std::int64_t>(node, "broadcast"
 /// The slope was per channel, dim 1.
 void prelu_7(Draft& node, UpgradeContext& context) {
   const ValueId slope = input(node, 1);
-  if (context.rank(slope) == 1) node.inputs[1] = align_at(node, context, input(node, 0), slope, 1);
+  if (context.hint(slope).rank == 1) node.inputs[1] = align_at(node, context, input(node, 0), slope, 1);
 }
 
 // ---- normalization ----
@@ -231,7 +232,7 @@ void group_normalization_21(Draft& node, UpgradeContext& context) {
 void softmax_13(Draft& node, UpgradeContext& context) {
   const ValueId x = input(node, 0);
   const std::int64_t axis = take<std::int64_t>(node, "axis").value_or(1);
-  const int rank = context.rank(x);
+  const int rank = context.hint(x).rank;
   node.attributes.set("axis", std::int64_t{-1});
   if (axis == -1 || (rank > 0 && axis == rank - 1)) return;
   const ValueId shape = context.emit(node, "Shape", {x});
@@ -333,6 +334,34 @@ void recurrent_7(Draft& node, UpgradeContext&) { take<std::int64_t>(node, "outpu
 
 void scatter(Draft& node, UpgradeContext&) { node.op_type = "ScatterElements"; }
 
+/// Scan of opset 8 ran over a batch: every state and scan input had a leading batch dim. That is a scan over the batch
+/// whose body is the scan over the sequence.
+void scan_9(Draft& node, UpgradeContext&) {
+  const ops::OpDef* op = ops::find_operator("Scan");
+  const std::int64_t scanned = take<std::int64_t>(node, "num_scan_inputs").value_or(0);
+  if (!op || node.subgraphs.size() != 1 || node.inputs.empty()) return;  // what is wrong is said later
+  if (has_input(node, 0)) refuse(node, "sequence lengths are not supported");
+  node.inputs.erase(node.inputs.begin());
+
+  Subgraph& body = node.subgraphs[0];
+  auto batch = std::make_unique<ops::Graph>();
+  batch->name = body.graph->name + "/batch";
+  ops::Node inner;
+  inner.op = op;
+  inner.name = node.name + "/sequence";
+  inner.attributes.set("num_scan_inputs", scanned);
+  if (auto directions = take<Ints>(node, "directions"))
+    inner.attributes.set("scan_input_directions", *std::move(directions));
+  for (ValueId id : body.graph->inputs) inner.inputs.push_back(batch->add_input(body.graph->value(id).name));
+  for (ValueId id : body.graph->outputs) inner.outputs.push_back(batch->add_value(body.graph->value(id).name));
+  inner.captures = static_cast<int>(body.captured.size());
+  batch->outputs = inner.outputs;
+  inner.subgraphs.push_back(std::move(body.graph));
+  batch->add_node(std::move(inner));
+  body.graph = std::move(batch);
+  node.attributes.set("num_scan_inputs", static_cast<std::int64_t>(node.inputs.size()));
+}
+
 /// An operator of ONNX's experimental set: a tensor of one value.
 void constant_fill(Draft& node, UpgradeContext& context) {
   const auto dtype = static_cast<DType::Code>(take<std::int64_t>(node, "dtype").value_or(DType::f32));
@@ -394,6 +423,7 @@ constexpr Upgrade kUpgrades[] = {
     {"LSTM", 7, recurrent_7},
     {"Upsample", 7, upsample_7},
     {"BatchNormalization", 9, batch_normalization_9},
+    {"Scan", 9, scan_9},
     {"Upsample", 9, upsample_9},
     {"Slice", 10, slice_10},
     {"TopK", 10, topk_10},
@@ -457,7 +487,7 @@ ValueId UpgradeContext::ints(const Draft& node, std::string_view what, std::vect
 }
 
 ValueId UpgradeContext::number_like(const Draft& node, std::string_view what, double value, ValueId like) {
-  const DType to = dtype(like);
+  const DType to = hint(like).dtype;
   if (to.is_float()) return constant(node, what, Tensor::scalar(value).cast(to));
   const ValueId number = constant(node, what, Tensor::scalar(static_cast<float>(value)));
   return emit(node, "CastLike", {number, like});

@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "frontends/onnx/hints.h"
 #include "ops/ir/graph.h"
 
 namespace lathe::frontends::onnx {
@@ -36,9 +37,8 @@ class UpgradeContext {
   [[nodiscard]] virtual ops::Graph& graph() = 0;
   /// Adds a node of the newest opset.
   virtual void add(Draft draft) = 0;
-  /// The rank and dtype that the file declares for a value; -1 and undefined where it does not say.
-  [[nodiscard]] virtual int rank(ops::ValueId id) = 0;
-  [[nodiscard]] virtual DType dtype(ops::ValueId id) = 0;
+  /// What is known of a value's type.
+  [[nodiscard]] virtual Hint hint(ops::ValueId id) = 0;
 
   /// A new node in front of `node`, with one output.
   ops::ValueId emit(const Draft& node, std::string_view op, std::vector<ops::ValueId> inputs,
