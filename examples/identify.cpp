@@ -50,7 +50,8 @@ struct Recipe {
              config.at("thresholds"),
              config.at("overwrite_map"),
              {}};
-    for (const auto& [name, type] : nlohmann::json::parse(types_file).items()) {
+    const auto types = nlohmann::json::parse(types_file);
+    for (const auto& [name, type] : types.items()) {
       if (type.at("is_text").get<bool>()) r.text_types.insert(name);
     }
     return r;
