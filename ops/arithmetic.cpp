@@ -57,27 +57,11 @@ Facts infer_pow(const OpView& op) {
   return {{op.in(0).dtype, op.broadcast_all()}};
 }
 
-// x^e for integers, wrapping as multiplication does: square and multiply over the six bits of e that can matter (where
-// |x| > 1, more of them overflow whatever the width; where |x| <= 1, only the lowest counts).
-Ex integer_pow(Ex x, Ex exponent) {
-  const Ex e = exponent.cast(DType::i64);
-  Ex result = x.like(1);
-  Ex square = x;
-  for (int bit = 0; bit < 6; ++bit) {
-    result = select((e & e.like(1 << bit)) != 0, result * square, result);
-    if (bit < 5) square = square * square;
-  }
-  result = select(x == 0 && e != 0, x.like(0), result);
-  if (!exponent.dtype().is_signed_integer()) return result;
-  const Ex unit = x.dtype().is_signed_integer() ? abs(x) == 1 : x == 1;
-  return select(e < 0 && !unit, x.like(0), result);
-}
-
 Scalar pow_expr(const OpView&, LoopBuilder& b, int, const Coords& at) {
   const Ex x(b, b.in_broadcast(0, at));
   const Ex y(b, b.in_broadcast(1, at));
   if (x.dtype().is_float()) return pow(x, y.cast(x.dtype()));
-  if (!y.dtype().is_float()) return integer_pow(x, y);
+  if (!y.dtype().is_float()) return pow(x.cast(DType::i64), y.cast(DType::i64)).cast(x.dtype());
   return pow(x.cast(DType::f64), y.cast(DType::f64)).cast(x.dtype());
 }
 

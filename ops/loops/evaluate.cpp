@@ -1,5 +1,7 @@
 // The loop description by its definition: one element at a time, each level of reductions in a sweep of its own.
 #include <algorithm>
+#include <cstring>
+#include <string>
 
 #include "ops/ir/numeric.h"
 #include "ops/loops/kernel.h"
@@ -33,6 +35,11 @@ std::uint64_t constant_bits(DType dtype, double value, std::int64_t integer) {
   return dtype.is_float() ? numeric::float_bits(dtype, value)
                           : numeric::truncate(dtype, static_cast<std::uint64_t>(integer));
 }
+
+/// Elements wider than the 64 bits of a value are carried as their address: they are moved, chosen and compared, never
+/// computed with.
+bool by_address(DType dtype) { return dtype == DType::string || dtype == DType::c128; }
+const std::string& text(std::uint64_t address) { return *reinterpret_cast<const std::string*>(address); }
 
 class Evaluation {
  public:
@@ -130,6 +137,13 @@ class Evaluation {
       case Op::select:
         values_[i] = value(value(inst.a) != 0 ? inst.b : inst.c);
         break;
+      case Op::equal:
+      case Op::not_equal:
+        if (k_.insts[at(inst.a)].dtype == DType::string) {
+          values_[i] = (text(value(inst.a)) == text(value(inst.b))) == (inst.op == Op::equal) ? 1 : 0;
+          break;
+        }
+        [[fallthrough]];
       default:
         values_[i] = apply(inst.op, k_.insts[at(inst.a)].dtype, value(inst.a), value(inst.b), value(inst.c));
     }
@@ -156,6 +170,10 @@ class Evaluation {
   }
 
   static std::uint64_t load_element(DType dtype, const void* buffer, std::int64_t offset) {
+    if (by_address(dtype)) {
+      const auto width = static_cast<std::int64_t>(dtype.bits() / 8);
+      return reinterpret_cast<std::uintptr_t>(static_cast<const std::uint8_t*>(buffer) + offset * width);
+    }
     if (!dtype.is_packed()) return numeric::load(dtype, buffer, offset);
     return numeric::truncate(dtype, static_cast<const std::uint8_t*>(buffer)[offset]);
   }
@@ -167,7 +185,11 @@ class Evaluation {
       const std::int64_t offset = store.access.offset + terms(store.access.strides);
       void* const buffer = args_.buffers[store.access.buffer];
       const std::uint64_t bits = values_[at(store.inst)];
-      if (dtype.is_packed()) {
+      if (dtype == DType::string) {
+        static_cast<std::string*>(buffer)[offset] = text(bits);
+      } else if (by_address(dtype)) {
+        std::memcpy(static_cast<std::uint8_t*>(buffer) + offset * 16, reinterpret_cast<const void*>(bits), 16);
+      } else if (dtype.is_packed()) {
         static_cast<std::uint8_t*>(buffer)[offset] = numeric::byte_of_packed(dtype, bits);
       } else {
         numeric::store(dtype, buffer, offset, bits);

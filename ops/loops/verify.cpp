@@ -59,7 +59,9 @@ bool in_domain(DType dtype, Domain domain) {
   return false;
 }
 
-bool is_element(DType dtype) { return dtype == DType::boolean || dtype.is_float() || dtype.is_integer(); }
+bool is_element(DType dtype) { return dtype != DType::undefined; }
+/// Moved and chosen, but not computed with.
+bool is_opaque(DType dtype) { return dtype == DType::string || dtype.is_complex(); }
 
 bool is_predicate(Op op) { return domain(op) == Domain::comparable || op == Op::is_nan || op == Op::is_inf; }
 
@@ -105,6 +107,7 @@ class Verifier {
       }
     }
     if (!is_element(i.dtype)) return fmt::format("dtype {}", i.dtype);
+    if (is_opaque(i.dtype) && i.op != Op::load && i.op != Op::select) return fmt::format("dtype {}", i.dtype);
     switch (i.op) {
       case Op::constant:
         return {};
@@ -118,7 +121,7 @@ class Verifier {
       case Op::reduce:
         return reduce(i);
       case Op::cast:
-        return {};
+        return is_opaque(dtype(i.a)) ? fmt::format("from {}", dtype(i.a)) : "";
       case Op::select:
         return select(i);
       default:
@@ -170,7 +173,7 @@ class Verifier {
 
   std::string select(const Inst& i) const {
     if (dtype(i.a) != DType::boolean) return fmt::format("condition of {}", dtype(i.a));
-    if (!in_domain(i.dtype, Domain::comparable)) return fmt::format("dtype {}", i.dtype);
+    if (!in_domain(i.dtype, Domain::comparable) && !is_opaque(i.dtype)) return fmt::format("dtype {}", i.dtype);
     if (dtype(i.b) != i.dtype || dtype(i.c) != i.dtype) {
       return fmt::format("{} and {} to {}", dtype(i.b), dtype(i.c), i.dtype);
     }
@@ -179,7 +182,8 @@ class Verifier {
 
   std::string compute(const Inst& i) const {
     const DType operand = dtype(i.a);
-    if (!in_domain(operand, domain(i.op))) return fmt::format("not defined on {}", operand);
+    const bool compares_text = operand == DType::string && (i.op == Op::equal || i.op == Op::not_equal);
+    if (!in_domain(operand, domain(i.op)) && !compares_text) return fmt::format("not defined on {}", operand);
     for (const int other : {i.b, i.c}) {
       if (other >= 0 && dtype(other) != operand) return fmt::format("operands of {} and {}", operand, dtype(other));
     }
