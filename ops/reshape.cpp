@@ -120,7 +120,7 @@ std::vector<ValueId> lower_tile(const OpView& op, Builder& b) {
   const ValueId repeats = b.cast(op.id(1), DType::i64);
   const ValueId shape = b.shape_of(op.id(0));
   const ValueId pairs = b.concat({b.unsqueeze(repeats, {1}), b.unsqueeze(shape, {1})}, 1);
-  const ValueId expanded = b.op("Expand", {b.unsqueeze(op.id(0), axes), b.reshape(pairs, {2 * rank})});
+  const ValueId expanded = b.op("Expand", {b.unsqueeze(op.id(0), axes), b.reshape(pairs, b.ints({-1}))});
   return {b.op("Reshape", {expanded, b.mul(repeats, shape)}, {{"allowzero", std::int64_t{1}}})};
 }
 
