@@ -49,7 +49,7 @@ TEST(LoopsKernel, TheVerifierNamesTheFault) {
   const std::pair<std::string, Change> faults[] = {
       {"at most 16", [](Kernel& k) { k.outer = 16; }},
       {"extent of dim 1 is -2", [](Kernel& k) { k.extents[1] = -2; }},
-      {"buffer 1 has dtype string", [](Kernel& k) { k.buffers[1].dtype = DType::string; }},
+      {"buffer 1 has dtype undefined", [](Kernel& k) { k.buffers[1].dtype = DType::undefined; }},
       {"instruction 5 (mul): operand 1 is 9", [](Kernel& k) { k.insts[5].b = 9; }},
       {"instruction 5 (mul): operand 0 is -1", [](Kernel& k) { k.insts[5].a = -1; }},
       {"instruction 5 (mul): operand 2 is 0", [](Kernel& k) { k.insts[5].c = 0; }},
