@@ -137,7 +137,11 @@ class Fuser {
     const std::vector<int> from = sources(id);
     if (fuse_ && (k == Kind::pointwise || k == Kind::reduction)) {
       for (int g : from) {
-        if (join(id, k, g, from)) return;
+        if (!join(id, k, g, from)) continue;
+        for (int other : from) {
+          if (other != g) merge(other, g);
+        }
+        return;
       }
     }
     Candidate c;
@@ -218,6 +222,46 @@ class Fuser {
     target = std::move(merged);
     group_of_[static_cast<std::size_t>(id)] = g;
     return true;
+  }
+
+  /// Takes group `other` into `g` where they share a loop nest: two reductions of one row, two halves of a product.
+  void merge(int other, int g) {
+    const Candidate& a = groups_[static_cast<std::size_t>(other)];
+    const Candidate& b = groups_[static_cast<std::size_t>(g)];
+    if (a.plain || a.dead || a.contraction || b.contraction) return;
+    for (int n : b.needs) {
+      if (n != other && depends(n, other)) return;
+    }
+    for (int n : a.needs) {
+      if (depends(n, g)) return;
+    }
+    Candidate merged = b;
+    for (NodeId n : a.group.nodes) add(merged.group.nodes, n);
+    for (int n : a.needs) add(merged.needs, n);
+    std::erase(merged.needs, other);
+    const Shape& rows = shape(a.group.domain);
+    if (a.reduction && b.reduction) {
+      if (!(rows == shape(b.group.domain)) || a.group.reduced != b.group.reduced) return;
+    } else if (a.reduction) {
+      merged.group.domain = a.group.domain;
+      merged.group.reduced = a.group.reduced;
+      merged.reduction = true;
+      if (!same_dims(shape(b.group.domain), rows) && !fits_rows(b.group.domain, a.group)) return;
+    } else if (!same_dims(rows, shape(b.group.domain))) {
+      return;
+    }
+    sort_nodes(merged.group.nodes);
+    if (!buildable(merged, merged.group.nodes.back())) return;
+    for (NodeId n : a.group.nodes) {
+      if (group_of_[static_cast<std::size_t>(n)] == other) group_of_[static_cast<std::size_t>(n)] = g;
+    }
+    groups_[static_cast<std::size_t>(g)] = std::move(merged);
+    Candidate gone;
+    gone.dead = true;
+    groups_[static_cast<std::size_t>(other)] = std::move(gone);
+    for (Candidate& c : groups_) {
+      if (std::erase(c.needs, other) > 0 && &c != &groups_[static_cast<std::size_t>(g)]) add(c.needs, g);
+    }
   }
 
   /// Equal but for dims of extent 1.
@@ -311,7 +355,7 @@ class Fuser {
       }
     }
     for (Candidate& c : groups_) {
-      if (c.group.outputs.empty()) c.group.outputs = outputs_of(c);
+      if (!c.dead && c.group.outputs.empty()) c.group.outputs = outputs_of(c);
     }
   }
 
@@ -327,6 +371,7 @@ class Fuser {
     // What a plain node reads may be a view that became a group of its own.
     std::vector<int> maker(graph_.value_count(), -1);
     for (std::size_t g = 0; g < groups_.size(); ++g) {
+      if (groups_[g].dead) continue;
       for (ValueId out : groups_[g].group.outputs) maker[static_cast<std::size_t>(out)] = static_cast<int>(g);
       if (groups_[g].plain) {
         for (ValueId out : graph_.node(groups_[g].group.nodes.back()).outputs) {
@@ -349,7 +394,9 @@ class Fuser {
       }
       result.push_back(std::move(c.group));
     };
-    for (std::size_t g = 0; g < groups_.size(); ++g) visit(visit, static_cast<int>(g));
+    for (std::size_t g = 0; g < groups_.size(); ++g) {
+      if (!groups_[g].dead) visit(visit, static_cast<int>(g));
+    }
     return result;
   }
 

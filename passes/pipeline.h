@@ -65,6 +65,10 @@ void run_for_structure(ops::Graph& graph, Context& context);
 /// Whether a pass is switched on.
 bool enabled(const Context& context, std::string_view pass);
 
+/// Whether two shapes are equal but for dims of extent 1. Where a pass relies on it for a Reshape, it belongs to the
+/// structure.
+bool same_but_for_ones(const Shape& a, const Shape& b);
+
 /// Splits a lowered graph into groups in execution order: each one kernel, or one plain, contraction or alias node with
 /// what is fused into it. Nodes whose outputs all follow from shapes are in no group. With fusion off, one node per
 /// group.

@@ -29,6 +29,22 @@ struct Declined {
   std::string reason;
 };
 
+/// Strides of extents of 1 mean nothing, but oneDNN looks at them: they become those of the order that the others
+/// follow.
+Shape tidy(const Shape& dims, const Shape& strides) {
+  const auto agrees = [&](const Shape& order) {
+    for (int d = 0; d < dims.rank(); ++d) {
+      if (dims[d] != 1 && strides[d] != order[d]) return false;
+    }
+    return true;
+  };
+  const Shape rows = onednn::row_major(dims);
+  if (agrees(rows)) return rows;
+  if (dims.rank() < 3) return strides;
+  const Shape last = onednn::channels_last(dims);
+  return agrees(last) ? last : strides;
+}
+
 /// A value as it lies in memory once the views in front of it are looked through.
 struct Strided {
   ValueId base = kNone;
@@ -144,6 +160,7 @@ class Maker {
   /// The operand brought to `rank` by leading dims of 1.
   static Operand padded(const ops::Fact& f, const Shape& strides, int rank) {
     Operand o{f.dtype, f.shape, strides};
+    o.strides = tidy(o.dims, o.strides);
     while (o.dims.rank() < rank) {
       o.dims.insert(0, 1);
       o.strides.insert(0, o.strides.rank() > 0 ? o.strides[0] * o.dims[1] : 1);
@@ -418,7 +435,7 @@ class Maker {
     channels_ = fact(out).shape[1];
     const Strided ox = operand(x);
     const Strided ow = operand(w);
-    spec.src = {DType::f32, fact(x).shape, ox.strides};
+    spec.src = {DType::f32, fact(x).shape, tidy(fact(x).shape, ox.strides)};
     spec.weights = {DType::f32, fact(w).shape, ow.strides};
     spec.transposed = transposed;
     spec.groups = op.i("group");

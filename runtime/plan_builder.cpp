@@ -67,6 +67,7 @@ class PlanBuilder {
       return;
     }
     if (empty_result(group)) return;
+    if (alias_view(group)) return;
     std::vector<tools::Decline> declines;
     const NodeId contraction = find_contraction(group);
     if (contraction != kNone) {
@@ -82,6 +83,27 @@ class PlanBuilder {
       }
     }
     add_loop(group, std::move(declines));
+  }
+
+  /// A view whose result lies in memory just as it should (Squeeze, Unsqueeze) needs no copy.
+  bool alias_view(const Group& group) {
+    const bool views =
+        std::all_of(group.nodes.begin(), group.nodes.end(), [&](NodeId n) { return graph_.node(n).op->is_view; });
+    if (!views || group.outputs.size() != 1) return false;
+    const ops::GroupKernel built = ops::build_kernel(graph_, group, false);
+    const loops::Kernel& k = built.kernel;
+    if (k.loads.size() != 1 || k.stores.size() != 1 || k.insts.size() != 1 || !k.loads[0].guards.empty() ||
+        !k.loads[0].indirect.empty())
+      return false;
+    const ValueId out = group.outputs[0];
+    const ValueId base = built.buffers[static_cast<std::size_t>(k.loads[0].buffer)];
+    if (k.loads[0].offset != 0 || fact(base).shape.elements() != fact(out).shape.elements()) return false;
+    for (int d = 0; d < k.outer; ++d) {
+      const auto i = static_cast<std::size_t>(d);
+      if (k.extents[i] != 1 && k.loads[0].strides[i] != k.stores[0].access.strides[i]) return false;
+    }
+    alias_[static_cast<std::size_t>(out)] = base;
+    return true;
   }
 
   [[nodiscard]] NodeId find_contraction(const Group& group) const {
