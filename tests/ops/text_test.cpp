@@ -168,7 +168,7 @@ TEST(Text, RefusalsNameThePlace) {
   EXPECT_NE(refusal("graph g() { %c = constant f32[2] [1] return %c }").find("expected ','"), std::string::npos);
   EXPECT_NE(refusal("graph g() { %c = constant f32[1000000000000] [1] return %c }").find("too large"),
             std::string::npos);
-  EXPECT_NE(refusal("graph g() { %c = constant f32[2] [1, \"").find("no number"), std::string::npos);
+  EXPECT_NE(refusal("graph g() { %c = constant f32[2] [1, \"").find("expected a number"), std::string::npos);
   EXPECT_NE(refusal("graph g() { %c = constant string[1] [\"ab").find("no end"), std::string::npos);
   EXPECT_NE(refusal("graph g(%x: f32[2]{0}) { return %x }"), "none");
   EXPECT_NE(refusal("graph g(%x) { return %x } more").find("expected the end"), std::string::npos);
