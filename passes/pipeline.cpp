@@ -6,13 +6,22 @@
 namespace lathe::passes {
 namespace {
 
+// clang-format off
 constexpr Pass kPasses[] = {
-    {"simplify_inference", true, false, simplify_inference}, {"fold_constant", true, false, fold_constant},
-    {"fold_scale_axis", true, false, fold_scale_axis},       {"eliminate_common", true, false, eliminate_common},
-    {"eliminate_dead", true, false, eliminate_dead},         {"lower", false, true, lower},
-    {"fold_constant", false, false, fold_constant},          {"eliminate_common", false, false, eliminate_common},
-    {"eliminate_dead", false, false, eliminate_dead},        {"alter_op_layout", false, false, alter_op_layout},
+    {"simplify_inference", true, false, simplify_inference},
+    {"fold_constant", true, false, fold_constant},
+    {"fold_scale_axis", true, false, fold_scale_axis},
+    {"eliminate_common", true, false, eliminate_common},
+    {"eliminate_dead", true, false, eliminate_dead},
+
+    {"lower", false, true, lower},
+    {"reshape_to_view", false, false, reshape_to_view},
+    {"fold_constant", false, false, fold_constant},
+    {"eliminate_common", false, false, eliminate_common},
+    {"eliminate_dead", false, false, eliminate_dead},
+    {"alter_op_layout", false, false, alter_op_layout},
 };
+// clang-format on
 
 std::size_t living_nodes(const ops::Graph& graph) {
   std::size_t n = 0;

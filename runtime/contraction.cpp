@@ -31,7 +31,7 @@ struct Declined {
 
 /// Strides of extents of 1 mean nothing, but oneDNN looks at them: they become those of the order that the others
 /// follow.
-Shape tidy(const Shape& dims, const Shape& strides) {
+Shape tidy(const Shape& dims, const Shape& strides, bool prefer_channels_last = false) {
   const auto agrees = [&](const Shape& order) {
     for (int d = 0; d < dims.rank(); ++d) {
       if (dims[d] != 1 && strides[d] != order[d]) return false;
@@ -39,9 +39,9 @@ Shape tidy(const Shape& dims, const Shape& strides) {
     return true;
   };
   const Shape rows = onednn::row_major(dims);
+  const Shape last = dims.rank() < 3 ? rows : onednn::channels_last(dims);
+  if (prefer_channels_last && agrees(last)) return last;
   if (agrees(rows)) return rows;
-  if (dims.rank() < 3) return strides;
-  const Shape last = onednn::channels_last(dims);
   return agrees(last) ? last : strides;
 }
 
@@ -158,9 +158,9 @@ class Maker {
   }
 
   /// The operand brought to `rank` by leading dims of 1.
-  static Operand padded(const ops::Fact& f, const Shape& strides, int rank) {
+  Operand padded(const ops::Fact& f, const Shape& strides, int rank) const {
     Operand o{f.dtype, f.shape, strides};
-    o.strides = tidy(o.dims, o.strides);
+    o.strides = tidy(o.dims, o.strides, convolution_);
     while (o.dims.rank() < rank) {
       o.dims.insert(0, 1);
       o.strides.insert(0, o.strides.rank() > 0 ? o.strides[0] * o.dims[1] : 1);
@@ -435,7 +435,8 @@ class Maker {
     channels_ = fact(out).shape[1];
     const Strided ox = operand(x);
     const Strided ow = operand(w);
-    spec.src = {DType::f32, fact(x).shape, tidy(fact(x).shape, ox.strides)};
+    convolution_ = true;
+    spec.src = {DType::f32, fact(x).shape, tidy(fact(x).shape, ox.strides, true)};
     spec.weights = {DType::f32, fact(w).shape, ow.strides};
     spec.transposed = transposed;
     spec.groups = op.i("group");
@@ -446,9 +447,35 @@ class Maker {
     spec.parts = options_.threads;
     const ValueId end = epilogue(out, 1, !bias_, spec.post_ops);
     spec.bias = bias_.has_value();
-    spec.dst = {DType::f32, fact(out).shape, ops::strides_of(fact(end))};
+    spec.dst = {DType::f32, fact(out).shape, tidy(fact(out).shape, ops::strides_of(fact(end)), true)};
+    drop_unit_dims(spec);
     onednn::Made made = onednn::make_convolution(spec);
     return finish(std::move(made), ox, ow, true, end, transposed ? "deconvolution" : "convolution");
+  }
+
+  /// A convolution over one row is a 1D one: oneDNN blocks along the last spatial dim.
+  static void drop_unit_dims(onednn::ConvSpec& spec) {
+    for (int d = spec.src.dims.rank() - 1; d >= 2 && spec.src.dims.rank() > 3; --d) {
+      const int s = d - 2;
+      const bool unit =
+          spec.src.dims[d] == 1 && spec.dst.dims[d] == 1 && spec.weights.dims[d] == 1 && spec.pads_begin[s] == 0;
+      bool operands = true;
+      for (const PostOp& p : spec.post_ops) operands = operands && (!has_operand(p.kind) || p.operand.dims[d] == 1);
+      if (!unit || !operands) continue;
+      const auto drop = [&](Operand& o) {
+        o.dims.erase(d);
+        o.strides.erase(d);
+      };
+      drop(spec.src);
+      drop(spec.dst);
+      drop(spec.weights);
+      for (PostOp& p : spec.post_ops) {
+        if (has_operand(p.kind)) drop(p.operand);
+      }
+      spec.strides.erase(s);
+      spec.dilations.erase(s);
+      spec.pads_begin.erase(s);
+    }
   }
 
   ContractionStep finish(onednn::Made made, const Strided& src, const Strided& weights, bool constant, ValueId end,
@@ -497,6 +524,7 @@ class Maker {
   const BuildOptions& options_;
   NodeId main_ = kNone;
   int rank_ = 0;
+  bool convolution_ = false;
   std::int64_t channels_ = 0;
   std::optional<Strided> bias_;
   std::vector<Strided> operands_;

@@ -133,6 +133,12 @@ EngineCore::EngineCore(const EngineOptions& options)
   build_.onednn = allows(options_, "onednn");
   build_.plain = allows(options_, "plain");
   build_.code_level = static_cast<int>(options_.code_level) - 1;
+  const auto switched_on = [](const char* name) {
+    const char* value = std::getenv(name);
+    return value && std::string_view(value) == "1";
+  };
+  build_.perf_map = options_.perf_map || switched_on("LATHE_PERF_MAP");
+  build_.gdb = options_.gdb || switched_on("LATHE_GDB");
   build_.threads = pool_->threads();
   build_.packed = &packed_;
 }

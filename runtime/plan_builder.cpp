@@ -1,7 +1,9 @@
 // Makes plans: a step per group, buffers placed by lifetime, all loops compiled together.
 #include <algorithm>
 #include <cstdlib>
+#include <deque>
 #include <set>
+#include <unordered_map>
 
 #include "runtime/contraction.h"
 #include "runtime/memory_plan.h"
@@ -313,6 +315,8 @@ class PlanBuilder {
     jit::Options jit;
     jit.code_level = options_.code_level;
     jit.threads = options_.threads;
+    jit.perf_map = options_.perf_map;
+    jit.gdb = options_.gdb;
     const auto code = jit::Compiler::get()->compile(kernels, jit);
     std::size_t next = 0;
     for (Item& item : items_) {
@@ -457,9 +461,50 @@ std::shared_ptr<const Plan> make_plan(const Program& program, const BuildOptions
   return PlanBuilder(program, options).finish();
 }
 
+namespace {
+
+/// Code that outlives its call, so that nodes that run on their own find it again: the most recent structures.
+class RecentCode {
+ public:
+  std::shared_ptr<const jit::CompiledKernel> get(const loops::Kernel& kernel) {
+    const std::string key = loops::structure_key(kernel);
+    {
+      const std::lock_guard lock(mutex_);
+      if (const auto found = code_.find(key); found != code_.end()) return found->second;
+    }
+    const loops::Kernel* const list[] = {&kernel};
+    auto code = jit::Compiler::get()->compile(list).front();
+    const std::lock_guard lock(mutex_);
+    if (order_.size() >= kMost) {
+      code_.erase(order_.front());
+      order_.pop_front();
+    }
+    if (code_.emplace(key, code).second) order_.push_back(key);
+    return code;
+  }
+
+ private:
+  static constexpr std::size_t kMost = 512;
+  std::mutex mutex_;
+  std::unordered_map<std::string, std::shared_ptr<const jit::CompiledKernel>> code_;
+  std::deque<std::string> order_;
+};
+
+/// Below this many element operations interpreting a kernel is cheaper than looking its code up.
+constexpr double kInterpret = 256;
+
+double operations(const loops::Kernel& kernel) {
+  double points = static_cast<double>(kernel.insts.size());
+  for (int d = 0; d < kernel.rank(); ++d) points *= static_cast<double>(kernel.extents[static_cast<std::size_t>(d)]);
+  return points;
+}
+
+}  // namespace
+
 std::int32_t run_compiled(const loops::Kernel& kernel, const loops::KernelArgs& args) {
-  const loops::Kernel* const list[] = {&kernel};
-  const auto code = jit::Compiler::get()->compile(list).front();
+  if (operations(kernel) <= kInterpret) return loops::evaluate(kernel, args);
+  static auto* const kRecent = new RecentCode();
+  const auto code = kRecent->get(kernel);
   std::vector<std::byte> scratch(static_cast<std::size_t>(code->scratch_bytes(kernel)) + 64);
   loops::KernelArgs with_scratch = args;
   with_scratch.scratch = reinterpret_cast<void*>((reinterpret_cast<std::uintptr_t>(scratch.data()) + 63) / 64 * 64);

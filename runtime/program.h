@@ -36,6 +36,8 @@ struct BuildOptions {
   bool onednn = true;
   bool plain = true;
   int code_level = -1;
+  bool perf_map = false;
+  bool gdb = false;
   int threads = 1;
   std::string passes;
   PackedWeights* packed = nullptr;

@@ -91,6 +91,10 @@ struct EngineOptions {
   /// error when its shapes are first seen.
   std::vector<std::string> backends = {};
   CodeLevel code_level = CodeLevel::automatic;
+  /// Names compiled kernels for `perf`, in /tmp/perf-PID.map. The environment variable LATHE_PERF_MAP=1 does the same.
+  bool perf_map = false;
+  /// Registers compiled kernels with an attached gdb. The environment variable LATHE_GDB=1 does the same.
+  bool gdb = false;
   /// Receives what Lathe has to say; it never prints by itself. Called from any thread, one call at a time.
   std::function<void(LogLevel, std::string_view)> log = {};
 };
