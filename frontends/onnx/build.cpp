@@ -174,7 +174,8 @@ class GraphBuilder {
     } catch (const Failure& failure) {
       fail(failure.error.code, "{}: {}", place(proto), failure.error.message);
     }
-    const std::int64_t opset = scope.opset(proto.domain);
+    std::int64_t opset = opset_of(scope.opsets(), proto.domain);
+    if (opset == 0) opset = opset_of(model_.opsets, proto.domain);  // a function may leave out what the model states
     if (opset == 0 && proto.domain.empty()) {
       fail(ErrorCode::invalid_model, "{}: the model states no opset for its operators", place(proto));
     }

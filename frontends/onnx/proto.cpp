@@ -1,6 +1,8 @@
 // Decodes the structural messages of ONNX. Field numbers are those of onnx.proto.
 #include "frontends/onnx/proto.h"
 
+#include <algorithm>
+
 #include "frontends/onnx/wire.h"
 #include "ops/ir/failure.h"
 
@@ -163,6 +165,14 @@ void parse_type_into(std::string_view bytes, ValueInfo& info, const Budget& budg
 }  // namespace
 
 std::string_view normal_domain(std::string_view domain) { return domain == "ai.onnx" ? std::string_view() : domain; }
+
+std::int64_t opset_of(const Opsets& opsets, std::string_view domain) {
+  std::int64_t version = 0;
+  for (const auto& [d, v] : opsets) {
+    if (d == domain) version = std::max(version, v);
+  }
+  return version;
+}
 
 ValueInfo parse_type(std::string_view message, const Budget& budget) {
   ValueInfo info;

@@ -68,6 +68,9 @@ struct GraphProto {
 
 using Opsets = std::vector<std::pair<std::string_view, std::int64_t>>;
 
+/// The version of a domain's operators; 0 where none is stated.
+std::int64_t opset_of(const Opsets& opsets, std::string_view domain);
+
 struct FunctionProto {
   std::string_view name;
   std::string_view domain;

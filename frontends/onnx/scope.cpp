@@ -1,22 +1,12 @@
 // Looks names up through enclosing graphs, capturing on the way.
 #include "frontends/onnx/scope.h"
 
-#include <algorithm>
-
 #include "ops/ir/failure.h"
 
 namespace lathe::frontends::onnx {
 
 using ops::kNone;
 using ops::ValueId;
-
-std::int64_t Scope::opset(std::string_view domain) const {
-  std::int64_t version = 0;
-  for (const auto& [d, v] : opsets_) {
-    if (d == domain) version = std::max(version, v);
-  }
-  return version;
-}
 
 void Scope::declare(std::string_view name, ValueId id) {
   if (!names_.emplace(name, id).second) fail(ErrorCode::invalid_model, "two producers of value '{}'", shown(name));

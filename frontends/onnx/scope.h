@@ -23,8 +23,6 @@ class Scope {
 
   [[nodiscard]] ops::Graph& graph() const { return graph_; }
   [[nodiscard]] const Opsets& opsets() const { return opsets_; }
-  /// The version of a domain's operators; 0 where the model states none.
-  [[nodiscard]] std::int64_t opset(std::string_view domain) const;
 
   /// Failure where the name is taken in this scope. `name` must outlive the scope, here and below.
   void declare(std::string_view name, ops::ValueId id);

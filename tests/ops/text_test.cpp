@@ -126,6 +126,30 @@ TEST(Text, NamesThatAreNotPlainAreQuotedAndDoubledOnesToldApart) {
   expect_stable(text);
 }
 
+TEST(Text, SubgraphsWithCapturesAndAttributes) {
+  expect_stable(R"(graph main(%c: bool[], %x: f32[2], %s: f32[3,2]) {
+  %y = If(%c, %x) captures 1 {
+    graph then(%x) {
+      %a = Relu(%x) @a
+      return %a: f32[2]
+    }
+    graph else(%unused) {
+      %b = constant f32[2] [1.0, 2.0]
+      return %b
+    }
+  } : f32[2]
+  %z, %zs = Scan(%y, %s, %x) {num_scan_inputs = 1} captures 1 @scan {
+    graph ""(%state, %element, %x) {
+      %next = Add(%state, %element) @n
+      %out = Mul(%next, %x) @o
+      return %next, %out
+    }
+  }
+  return %z, %zs
+}
+)");
+}
+
 TEST(Text, LargeConstantsAreAHashOfTheirContent) {
   Tensor large(DType::f32, {100});
   large.mutable_view<float>()[7] = 1;

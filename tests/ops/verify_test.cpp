@@ -76,6 +76,45 @@ TEST(Verify, Schema) {
   EXPECT_EQ(fault(graph), "Relu 'second': unknown attribute 'nope'");
 }
 
+Graph conditional() {
+  return parse_text(R"(graph g(%c: bool[], %x: f32[2]) {
+  %y = If(%c, %x) captures 1 @choice {
+    graph then(%x) { %a = Relu(%x) @inner return %a }
+    graph else(%x) { return %x }
+  }
+  return %y
+})");
+}
+
+TEST(Verify, Subgraphs) {
+  EXPECT_EQ(fault(conditional()), "none");
+  Graph graph = conditional();
+  graph.node(0).subgraphs[0]->inputs.clear();
+  EXPECT_EQ(fault(graph), "If 'choice': its subgraph 'then_branch' lacks captures");
+  graph = conditional();
+  graph.node(0).subgraphs[1]->outputs.clear();
+  EXPECT_EQ(fault(graph), "If 'choice': its subgraph 'else_branch' has 0 outputs, expected 1");
+  graph = conditional();
+  graph.node(0).subgraphs.pop_back();
+  EXPECT_EQ(fault(graph), "If 'choice': 1 subgraphs, expected 2");
+  graph = conditional();
+  graph.node(0).subgraphs[0]->node(0).inputs[0] = graph.node(0).subgraphs[0]->add_value("lost");
+  EXPECT_EQ(fault(graph),
+            "If 'choice': in its subgraph 'then_branch': Relu 'inner': nothing produces its input 'lost'");
+  graph = conditional();
+  graph.node(0).subgraphs[0]->add_input("more");
+  EXPECT_EQ(fault(graph), "If 'choice': its subgraph 'then_branch' has 1 inputs, expected 0");
+}
+
+TEST(Verify, LoopBodies) {
+  const auto loop = [](const std::string& outputs) {
+    return parse_text("graph g(%n: i64[], %x: f32[2]) { %y, %s = Loop(%n, _, %x) @l { graph b(%i, %go, %v) { return " +
+                      outputs + " } } return %y, %s }");
+  };
+  EXPECT_EQ(fault(loop("%go, %v, %v")), "none");
+  EXPECT_EQ(fault(loop("%go, %v")), "Loop 'l': its subgraph 'body' has 2 outputs, expected 3");
+}
+
 TEST(Verify, Captures) {
   Graph graph = sample();
   graph.node(1).captures = 2;
