@@ -3,7 +3,8 @@
 
     run_clang_tidy.py BUILD [--jobs N] [PATH...]
 
-A source is checked again only when it, a project file it includes, its flags or .clang-tidy have changed since it was clean.
+A source is checked again only when it, a project file it includes, its flags or .clang-tidy have changed since it was clean;
+what was clean is remembered per user, so that every checkout on a machine profits, as with ccache.
 """
 import argparse
 import concurrent.futures
@@ -44,7 +45,7 @@ def closure(path, seen):
 
 
 def key(path, flags):
-    digest = hashlib.sha256("\0".join([TIDY, *flags]).encode())
+    digest = hashlib.sha256("\0".join([TIDY, *flags]).replace(ROOT, ".").encode())
     for name in [".clang-tidy", *sorted(closure(path, set()))]:
         with open(f"{ROOT}/{name}", "rb") as f:
             digest.update(name.encode() + b"\0" + hashlib.sha256(f.read()).digest())
@@ -68,7 +69,7 @@ def main():
     args = parser.parse_args()
     with open(f"{args.build}/compile_commands.json", encoding="utf-8") as f:
         commands = {os.path.relpath(entry["file"], ROOT): flags_of(entry) for entry in json.load(f)}
-    cache = f"{ROOT}/.cache/tidy"
+    cache = os.path.join(os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache"), "lathe", "tidy")
     os.makedirs(cache, exist_ok=True)
     sources = sorted(path for path in commands if path.startswith(tuple(args.paths) or FOLDERS))
     stale = [(path, stamp) for path in sources if not os.path.exists(stamp := f"{cache}/{key(path, commands[path])}")]
