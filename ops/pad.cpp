@@ -118,44 +118,54 @@ std::vector<std::int64_t> sources(std::int64_t dim, const Ends& ends, std::strin
   return result;
 }
 
+using Sources = std::vector<std::int64_t>;
+
+/// Rows [begin, end) along the last axis. A row is constant as soon as one of its other coordinates is.
 template <class T>
-void pad_as(const Tensor& x, Tensor& y, const std::vector<std::vector<std::int64_t>>& from, const T& fill) {
-  const Shape& shape = x.shape();
-  const int rank = shape.rank();
-  Shape strides = shape;
-  std::int64_t stride = 1;
-  for (int d = rank - 1; d >= 0; --d) {
-    strides[d] = stride;
-    stride *= shape[d];
-  }
-  const T* in = static_cast<const T*>(x.data());
-  T* out = static_cast<T*>(y.mutable_data());
-  Shape at = Shape::filled(rank, 0);
-  for (std::int64_t i = 0; i < y.size(); ++i) {
+void pad_rows(const Tensor& x, Tensor& y, const std::vector<Sources>& from, const T& fill, std::int64_t begin,
+              std::int64_t end) {
+  const int last = y.shape().rank() - 1;
+  const Sources& inner = from.back();
+  const auto width = static_cast<std::int64_t>(inner.size());
+  T* out = static_cast<T*>(y.mutable_data()) + begin * width;
+  for (std::int64_t row = begin; row < end; ++row, out += width) {
     std::int64_t offset = 0;
+    std::int64_t stride = x.shape()[last];
     bool outside = false;
-    for (int d = 0; d < rank; ++d) {
-      const std::int64_t source = from[static_cast<std::size_t>(d)][static_cast<std::size_t>(at[d])];
+    for (std::int64_t d = last - 1, rest = row; d >= 0; --d) {
+      const Sources& axis = from[static_cast<std::size_t>(d)];
+      const std::int64_t extent = y.shape()[static_cast<int>(d)];
+      const std::int64_t source = axis[static_cast<std::size_t>(rest % extent)];
       outside = outside || source < 0;
-      offset += source * strides[d];
+      offset += source * stride;
+      stride *= x.shape()[static_cast<int>(d)];
+      rest /= extent;
     }
-    out[i] = outside ? fill : in[offset];
-    for (int d = rank - 1; d >= 0 && ++at[d] == y.shape()[d]; --d) at[d] = 0;
+    const T* in = static_cast<const T*>(x.data()) + (outside ? 0 : offset);
+    for (std::int64_t i = 0; i < width; ++i) {
+      const std::int64_t source = outside ? -1 : inner[static_cast<std::size_t>(i)];
+      out[i] = source < 0 ? fill : in[source];
+    }
   }
 }
 
 void pad(KernelContext& c) {
+  Tensor y = c.out(0);
+  if (y.size() == 0) return;
+  if (y.shape().rank() == 0) return copy_elements(c.in(0), y);
   const std::vector<Ends> ends = ends_of(c.op());
-  std::vector<std::vector<std::int64_t>> from;
+  std::vector<Sources> from;
   for (std::size_t d = 0; d < ends.size(); ++d) {
     from.push_back(sources(c.in(0).shape()[static_cast<int>(d)], ends[d], c.op().s("mode")));
   }
-  Tensor y = c.out(0);
   const Tensor value = c.has(2) ? unpacked(c.in(2)) : Tensor();
+  const std::int64_t width = y.shape().back();
   move_unpacked(c.in(0), y, [&](const Tensor& in, Tensor& out) {
     dispatch_element(out.dtype(), [&](auto* type) {
       using T = std::remove_pointer_t<decltype(type)>;
-      pad_as<T>(in, out, from, value.defined() ? *static_cast<const T*>(value.data()) : T());
+      const T fill = value.defined() ? *static_cast<const T*>(value.data()) : T();
+      c.parallel(out.size() / width, std::max<std::int64_t>(1, (std::int64_t{1} << 15) / width),
+                 [&](std::int64_t begin, std::int64_t end) { pad_rows<T>(in, out, from, fill, begin, end); });
     });
   });
 }
