@@ -51,11 +51,13 @@ struct Add {
   }
 };
 
-std::string key_of(const ops::Node& node) {
+}  // namespace
+
+std::string computation_key(const ops::Node& node, const std::function<void(std::string&, ValueId)>& name_input) {
   std::string key;
   add_number(key, node.op);
   add_number(key, node.inputs.size());
-  for (ValueId v : node.inputs) add_number(key, v);
+  for (ValueId v : node.inputs) name_input(key, v);
   add_number(key, node.outputs.size());
   for (ValueId v : node.outputs) add_number(key, v == kNone);
   for (const auto& [name, value] : node.attributes) {
@@ -65,8 +67,6 @@ std::string key_of(const ops::Node& node) {
   }
   return key;
 }
-
-}  // namespace
 
 std::size_t eliminate_common(ops::Graph& graph, Context&) {
   std::size_t changes = 0;
@@ -87,7 +87,8 @@ std::size_t eliminate_common(ops::Graph& graph, Context&) {
   for (ops::NodeId id : graph.order()) {
     const ops::Node& node = graph.node(id);
     if (node.op->impure || node.op->region != ops::Region::none) continue;
-    const auto [found, added] = seen.emplace(key_of(node), id);
+    const auto [found, added] =
+        seen.emplace(computation_key(node, [](std::string& key, ValueId v) { add_number(key, v); }), id);
     if (added) continue;
     const std::vector<ValueId> outputs = node.outputs;
     bool is_output = false;

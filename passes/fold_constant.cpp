@@ -38,7 +38,33 @@ std::optional<std::size_t> result_bytes(const ops::Graph& graph, ops::NodeId id)
   return bytes;
 }
 
+std::vector<Value> evaluated(const ops::Graph& graph, const ops::Node& node, const std::vector<Value>& inputs,
+                             Context& context) {
+  if (!context.folded) return context.evaluate(node, inputs);
+  const std::string key = computation_key(node, [&](std::string& k, ops::ValueId v) {
+    const Tensor t = v == kNone ? Tensor() : graph.value(v).constant;
+    const void* data = t.data();
+    k.append(reinterpret_cast<const char*>(&data), sizeof(data));
+    k += t.shape().to_string();
+  });
+  if (auto found = context.folded->find(key)) return *std::move(found);
+  std::vector<Value> results = context.evaluate(node, inputs);
+  context.folded->add(key, results, inputs);
+  return results;
+}
+
 }  // namespace
+
+std::optional<std::vector<Value>> FoldedConstants::find(const std::string& key) const {
+  const std::lock_guard lock(mutex_);
+  const auto found = entries_.find(key);
+  return found == entries_.end() ? std::nullopt : std::optional(found->second.results);
+}
+
+void FoldedConstants::add(const std::string& key, std::vector<Value> results, std::vector<Value> operands) {
+  const std::lock_guard lock(mutex_);
+  entries_.emplace(key, Entry{std::move(results), std::move(operands)});
+}
 
 std::size_t fold_constant(ops::Graph& graph, Context& context) {
   std::size_t changes = 0;
@@ -60,7 +86,7 @@ std::size_t fold_constant(ops::Graph& graph, Context& context) {
     }
     std::vector<Value> inputs;
     for (ops::ValueId v : node.inputs) inputs.emplace_back(v == kNone ? Tensor() : graph.value(v).constant);
-    std::vector<Value> results = context.evaluate(node, inputs);
+    std::vector<Value> results = evaluated(graph, node, inputs, context);
     const bool tensors = std::all_of(results.begin(), results.end(), [](const Value& v) { return v.is_tensor(); });
     if (!tensors) continue;
     context.fold_bytes -= std::min(context.fold_bytes, *bytes);

@@ -13,5 +13,6 @@ std::size_t fold_scale_axis(ops::Graph& graph, Context& context);
 std::size_t lower(ops::Graph& graph, Context& context);
 std::size_t reshape_to_view(ops::Graph& graph, Context& context);
 std::size_t simplify_inference(ops::Graph& graph, Context& context);
+std::size_t widen_matmul_integer(ops::Graph& graph, Context& context);
 
 }  // namespace lathe::passes

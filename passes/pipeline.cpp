@@ -15,6 +15,9 @@ constexpr Pass kPasses[] = {
     {"eliminate_dead", true, false, eliminate_dead},
 
     {"lower", false, true, lower},
+    {"fold_constant", false, false, fold_constant},
+    {"widen_matmul_integer", false, false, widen_matmul_integer},
+    {"lower", false, true, lower},
     {"reshape_to_view", false, false, reshape_to_view},
     {"fold_constant", false, false, fold_constant},
     {"eliminate_common", false, false, eliminate_common},

@@ -4,8 +4,11 @@
 #include <chrono>
 #include <cstdint>
 #include <functional>
+#include <mutex>
+#include <optional>
 #include <string>
 #include <string_view>
+#include <unordered_map>
 #include <vector>
 
 #include "ops/ir/graph.h"
@@ -36,12 +39,29 @@ struct Record {
 /// Runs a node on constants: large ones through compiled code. Supplied by the runtime.
 using Evaluate = std::function<std::vector<Value>(const ops::Node&, std::span<const Value>)>;
 
+/// Results of folding, shared by all structures of an engine: the same operator with the same attributes on the same
+/// constant memory. Thread-safe.
+class FoldedConstants {
+ public:
+  [[nodiscard]] std::optional<std::vector<Value>> find(const std::string& key) const;
+  void add(const std::string& key, std::vector<Value> results, std::vector<Value> operands);
+
+ private:
+  struct Entry {
+    std::vector<Value> results;
+    std::vector<Value> operands;  ///< kept, so that their addresses stay theirs
+  };
+  mutable std::mutex mutex_;
+  std::unordered_map<std::string, Entry> entries_;
+};
+
 struct Context {
   Evaluate evaluate;
   const TargetInfo* target = nullptr;
   std::string switches;                           ///< "-graph_fuse,-alter_op_layout"; "-all"
   std::size_t fold_bytes = std::size_t{1} << 30;  ///< what folding may add to the constants in all
   std::chrono::steady_clock::time_point deadline = std::chrono::steady_clock::time_point::max();
+  FoldedConstants* folded = nullptr;       ///< may be null
   std::vector<Record>* records = nullptr;  ///< one entry per pass run; may be null
 };
 
@@ -61,6 +81,9 @@ void run_at_load(ops::Graph& graph, Context& context);
 
 /// The shape-bound passes: every value of `graph` has its fact.
 void run_for_structure(ops::Graph& graph, Context& context);
+
+/// What a node computes, as bytes: its operator, attributes, and per input what `name_input` appends.
+std::string computation_key(const ops::Node& node, const std::function<void(std::string&, ops::ValueId)>& name_input);
 
 /// Whether a pass is switched on.
 bool enabled(const Context& context, std::string_view pass);

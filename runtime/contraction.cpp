@@ -359,7 +359,7 @@ class Maker {
     if (work <= kSmallContraction) throw Declined{"too small to be worth the call"};
     const Strided oa = operand(a);
     const Strided ob = operand(b);
-    if (dst[rank - 2] <= kFewRows && ob.strides.back() == 1)
+    if (rows_per_matrix(fact(b), dst) <= kFewRows && ob.strides.back() == 1)
       throw Declined{"few rows: a compiled loop reads the weights as fast"};
     onednn::MatMulSpec spec;
     rank_ = rank;
@@ -375,6 +375,13 @@ class Maker {
     flatten(spec);
     onednn::Made made = onednn::make_matmul(spec);
     return finish(std::move(made), oa, ob, spec.constant_b, end, "matmul");
+  }
+
+  /// How often each matrix of b is used.
+  static std::int64_t rows_per_matrix(const ops::Fact& b, const Shape& dst) {
+    std::int64_t matrices = 1;
+    for (int d = 0; d + 2 < b.rank(); ++d) matrices *= b.shape[d];
+    return dst.elements() / std::max<std::int64_t>(1, dst.back()) / std::max<std::int64_t>(1, matrices);
   }
 
   static void flatten(onednn::MatMulSpec& spec) {

@@ -157,6 +157,7 @@ void EngineCore::run_passes(ops::Graph& graph, bool at_load, std::vector<passes:
   context.switches = options_.passes;
   context.target = &target;
   context.deadline = deadline;
+  if (!at_load) context.folded = &folded_;
   context.records = &run;
   context.evaluate = [](const ops::Node& node, std::span<const Value> inputs) {
     return ops::evaluate_node(node, inputs, run_compiled);

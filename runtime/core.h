@@ -93,6 +93,7 @@ class EngineCore {
   EngineOptions options_;
   std::shared_ptr<ThreadPool> pool_;
   PackedWeights packed_;
+  passes::FoldedConstants folded_;
   BuildOptions build_;
   PlanCache plans_;
   DataMemory memory_;
