@@ -48,7 +48,7 @@ std::vector<ValueId> lower_cast(const OpView& op, Builder& b) {
   const DType from = op.in(0).dtype;
   const DType to = op.out(0).dtype;
   const Attributes attributes{{"to", static_cast<std::int64_t>(to)}};
-  if (from == to) return {b.op("Identity", {op.id(0)})};
+  if (from == to) return {op.id(0)};
   if (from == DType::string || to == DType::string) return {b.op("lathe::CastText", {op.id(0)}, attributes)};
   if (to.is_float8() && (op.i("saturate") == 0 || op.s("round_mode") != "up")) {
     return {b.op("lathe::CastFloat8", {op.id(0)},
