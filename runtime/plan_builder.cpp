@@ -310,8 +310,14 @@ class PlanBuilder {
       if (item.loop) kernels.push_back(&item.loop->kernel);
     }
     if (kernels.empty()) return;
-    if (!options_.jit)
-      fail(ErrorCode::unsupported, "the backend 'jit' is switched off, and {} steps need it", kernels.size());
+    if (!options_.jit) {
+      if (!options_.plain)
+        fail(ErrorCode::unsupported, "no backend that is switched on takes {} of the steps", kernels.size());
+      for (Item& item : items_) {
+        if (item.loop) item.loop->finish_plain();
+      }
+      return;
+    }
     jit::Options jit;
     jit.code_level = options_.code_level;
     jit.threads = options_.threads;

@@ -55,10 +55,28 @@ void LoopStep::finish(std::shared_ptr<const jit::CompiledKernel> compiled, int t
   }
 }
 
+void LoopStep::finish_plain() {
+  params_ = loops::pack_params(kernel);
+  extent_ = kernel.outer > 0 ? kernel.extents[0] : 1;
+  record.backend = "plain";
+  record.kernel += ", evaluated element by element";
+  record.allocates = true;
+  record.why_not_real_time = "is not compiled: the backend 'jit' is switched off";
+}
+
+std::int32_t LoopStep::evaluate(const loops::KernelArgs& args, StepContext& context) const noexcept {
+  try {
+    return loops::evaluate(kernel, args);
+  } catch (const std::exception& error) {
+    context.error = {ErrorCode::out_of_memory, record.name + ": " + error.what()};
+    return kStepFailed;
+  }
+}
+
 std::int32_t LoopStep::run(void* const* buffers, StepContext& context) const noexcept {
   if (parts_ <= 1 || !context.pool) {
     loops::KernelArgs args{buffers, params_.data(), 0, extent_, context.scratch.front(), &context.slot};
-    return code_->fn(&args);
+    return code_ ? code_->fn(&args) : evaluate(args, context);
   }
   struct Shared {
     const LoopStep* step;

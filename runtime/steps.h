@@ -16,12 +16,16 @@ class LoopStep final : public Step {
   explicit LoopStep(loops::Kernel k) : kernel(std::move(k)) {}
   /// Decides the split once the code is there.
   void finish(std::shared_ptr<const jit::CompiledKernel> compiled, int threads);
+  /// Runs by the kernel's definition instead, where the JIT is switched off.
+  void finish_plain();
   std::int32_t run(void* const* buffers, StepContext& context) const noexcept override;
 
   loops::Kernel kernel;
 
  private:
-  std::shared_ptr<const jit::CompiledKernel> code_;
+  std::int32_t evaluate(const loops::KernelArgs& args, StepContext& context) const noexcept;
+
+  std::shared_ptr<const jit::CompiledKernel> code_;  ///< null: by the definition
   std::vector<std::int64_t> params_;
   std::int64_t extent_ = 1;
   std::int64_t part_size_ = 1;
