@@ -98,28 +98,45 @@ struct BenchCommand {
   EngineArguments engine;
   InputArguments inputs;
 
-  void operator()() const {
+  int operator()() const {
     if (models.size() > 1 && (!inputs.archive.empty() || !inputs.files.empty() || !inputs.shapes.empty())) {
       throw UsageError("--inputs, --input and --shape belong to one model; bench them one by one");
     }
     nlohmann::json all = nlohmann::json::array();
     std::vector<std::vector<std::string>> rows = {{"model", "load_ms", "first_ms", "min_ms", "median_ms", "p99_ms",
                                                    "compile_ms", "kernels", "arena_bytes", "peak_rss_mb"}};
+    int failed = 0;
     for (const std::string& model : models) {
-      const Measures m = measure(model, engine, inputs, seconds);
-      all.push_back(to_json(m));
-      rows.push_back({printable(m.model), fmt::format("{:.1f}", m.load_ms), fmt::format("{:.1f}", m.first_ms),
-                      fmt::format("{:.4f}", m.min_ms), fmt::format("{:.4f}", m.median_ms),
-                      fmt::format("{:.4f}", m.p99_ms), fmt::format("{:.1f}", m.compile_ms), std::to_string(m.kernels),
-                      std::to_string(m.arena_bytes), fmt::format("{:.0f}", m.peak_rss_mb)});
+      try {
+        const Measures m = measure(model, engine, inputs, seconds);
+        all.push_back(to_json(m));
+        rows.push_back(row(m));
+      } catch (const Exception& error) {  // the others' figures are worth having
+        fmt::print(stderr, "lathe: {}\n", printable(error.what()));
+        failed = 1;
+      }
     }
     fmt::print("{}", json ? all.dump(1, ' ', false, nlohmann::json::error_handler_t::replace) + "\n" : table(rows));
+    return failed;
+  }
+
+  static std::vector<std::string> row(const Measures& m) {
+    return {printable(m.model),
+            fmt::format("{:.1f}", m.load_ms),
+            fmt::format("{:.1f}", m.first_ms),
+            fmt::format("{:.4f}", m.min_ms),
+            fmt::format("{:.4f}", m.median_ms),
+            fmt::format("{:.4f}", m.p99_ms),
+            fmt::format("{:.1f}", m.compile_ms),
+            std::to_string(m.kernels),
+            std::to_string(m.arena_bytes),
+            fmt::format("{:.0f}", m.peak_rss_mb)};
   }
 };
 
 }  // namespace
 
-void add_bench(CLI::App& app, Status&) {
+void add_bench(CLI::App& app, Status& status) {
   CLI::App* command = app.add_subcommand("bench", "Measure load, first run and steady runs of models");
   auto bench = std::make_shared<BenchCommand>();
   command->add_option("models", bench->models, "model files")->required()->type_name("MODEL");
@@ -135,7 +152,7 @@ void add_bench(CLI::App& app, Status&) {
       "  lathe bench model.onnx --threads 2 --seconds 5\n"
       "  lathe bench model.onnx --inputs inputs.npz --json\n"
       "  lathe bench a.onnx b.onnx c.onnx");
-  command->callback([bench] { (*bench)(); });
+  command->callback([bench, &status] { status.code = (*bench)(); });
 }
 
 }  // namespace lathe::cli

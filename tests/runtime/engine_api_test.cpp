@@ -1,0 +1,389 @@
+// The public interface on small models: right answers, and a clear Error for each wrong use, after which the engine
+// still works.
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <chrono>
+#include <filesystem>
+#include <fstream>
+#include <new>
+#include <optional>
+#include <thread>
+
+#include <lathe/lathe.h>
+
+#include "tests/support/onnx_writer.h"
+
+namespace lathe::tests {
+namespace {
+
+using namespace onnx;
+using std::chrono::milliseconds;
+using Clock = std::chrono::steady_clock;
+
+Result<Engine> load(const ModelSpec& spec, const EngineOptions& options = {}, const LoadOptions& load = {}) {
+  const std::string bytes = model(spec);
+  return Engine::try_load(std::as_bytes(std::span(bytes)), options, load);  // the bytes are gone when this returns
+}
+
+/// y[n,2] = relu(x[n,3] · w), z[n,2] = y + b, where b has a default.
+ModelSpec two_outputs() {
+  return {.graph = {.nodes = {{"MatMul", {"x", "w"}, {"m"}}, {"Relu", {"m"}, {"y"}}, {"Add", {"y", "b"}, {"z"}}},
+                    .inputs = {value("x", DType::f32, {"n", 3}), value("b", DType::f32, {2})},
+                    .outputs = {value("y", DType::f32, {"n", 2}), value("z", DType::f32, {"n", 2})},
+                    .initializers = {tensor("w", {3, 2}, std::vector<float>{1, -1, 2, -2, 3, -3}),
+                                     tensor("b", {2}, std::vector<float>{10, 20})}}};
+}
+
+Tensor rows(int n) {
+  Tensor t(DType::f32, {n, 3});
+  for (float& x : t.mutable_view<float>()) x = 1;
+  return t;
+}
+
+Error error_of(const Result<Outputs>& result) {
+  return result.ok() ? Error{ErrorCode::internal, "it ran"} : result.error();
+}
+
+void expect_works(const Engine& engine) {
+  const auto outputs = engine.try_run({{"x", rows(1)}});
+  ASSERT_TRUE(outputs.ok()) << outputs.error().message;
+  EXPECT_EQ((*outputs)["z"].view<float>()[0], 16);
+  EXPECT_EQ((*outputs)["z"].view<float>()[1], 20);
+}
+
+class EngineApi : public testing::Test {
+ protected:
+  void SetUp() override {
+    auto loaded = load(two_outputs());
+    ASSERT_TRUE(loaded.ok()) << loaded.error().message;
+    engine_.emplace(*std::move(loaded));
+  }
+  [[nodiscard]] const Engine& engine() const { return *engine_; }
+  std::optional<Engine> engine_;
+};
+
+TEST_F(EngineApi, SaysWhatTheModelDeclares) {
+  ASSERT_EQ(engine().inputs().size(), 2U);
+  EXPECT_EQ(engine().inputs()[0].name, "x");
+  EXPECT_EQ(engine().inputs()[0].to_string(), "f32[n,3]");
+  EXPECT_TRUE(engine().inputs()[0].required);
+  EXPECT_FALSE(engine().inputs()[1].required);
+  ASSERT_EQ(engine().outputs().size(), 2U);
+  EXPECT_EQ(engine().outputs()[1].name, "z");
+}
+
+TEST_F(EngineApi, RunsAnyBatchAndDefaultsCanBeReplaced) {
+  for (int n : {1, 2, 7, 0, 33, 2}) {
+    const Outputs outputs = engine().run({{"x", rows(n)}});
+    ASSERT_EQ(outputs.size(), 2U);
+    EXPECT_EQ(outputs["y"].shape(), (Shape{n, 2}));
+    for (std::size_t i = 0; i < outputs[1].view<float>().size(); ++i)
+      EXPECT_EQ(outputs[1].view<float>()[i], i % 2 ? 20 : 16);
+  }
+  const Outputs outputs = engine().run({{"b", Tensor::from<float>({1, 2}, {2})}, {"x", rows(1)}});
+  EXPECT_EQ(outputs["z"].view<float>()[0], 7);
+  EXPECT_EQ(engine().run(rows(1)).at("y").view<float>()[0], 6);  // the one input that is required
+}
+
+TEST_F(EngineApi, OutputsWantedComeInTheOrderAsked) {
+  const Outputs outputs = engine().run({{"x", rows(1)}}, {.outputs = {"z", "y"}});
+  ASSERT_EQ(outputs.size(), 2U);
+  EXPECT_EQ(outputs.begin()->name, "z");
+  EXPECT_EQ(engine().run({{"x", rows(1)}}, {.outputs = {"y"}}).size(), 1U);
+  const Error error = error_of(engine().try_run({{"x", rows(1)}}, {.outputs = {"q"}}));
+  EXPECT_EQ(error.code, ErrorCode::not_found);
+  EXPECT_NE(error.message.find("'y', 'z'"), std::string::npos) << error.message;
+}
+
+TEST_F(EngineApi, OutputsThatAreNotThereAreUndefined) {
+  const Outputs outputs = engine().run({{"x", rows(1)}});
+  EXPECT_FALSE(outputs["q"].tensor().defined());
+  EXPECT_FALSE(outputs[5].tensor().defined());
+  EXPECT_EQ(outputs.find("q"), nullptr);
+  EXPECT_THROW((void)outputs.at("q"), Exception);
+}
+
+TEST_F(EngineApi, WrongInputsAreNamedWithWhatWasExpected) {
+  struct Wrong {
+    Inputs inputs;
+    ErrorCode code;
+    const char* words;
+  };
+  const Wrong wrongs[] = {
+      {{{"q", rows(1)}}, ErrorCode::not_found, "no input 'q'; its inputs are 'x', 'b'"},
+      {Inputs{}, ErrorCode::invalid_argument, "input 'x' (f32[n,3]) is missing"},
+      {{{"x", Tensor(DType::f64, {1, 3})}}, ErrorCode::invalid_argument, "input 'x' must be f32[n,3], got f64[1,3]"},
+      {{{"x", Tensor(DType::f32, {1, 4})}}, ErrorCode::invalid_argument, "got f32[1,4]"},
+      {{{"x", Tensor(DType::f32, {3})}}, ErrorCode::invalid_argument, "got f32[3]"},
+      {{{"x", Sequence{rows(1)}}}, ErrorCode::invalid_argument, "got a sequence"},
+      {{{"x", Tensor()}}, ErrorCode::invalid_argument, "got nothing"},
+      {{{"x", rows(1)}, {"x", rows(1)}}, ErrorCode::invalid_argument, "given twice"},
+  };
+  for (const Wrong& wrong : wrongs) {
+    const Error error = error_of(engine().try_run(wrong.inputs));
+    EXPECT_EQ(error.code, wrong.code) << error.message;
+    EXPECT_NE(error.message.find(wrong.words), std::string::npos) << error.message;
+    expect_works(engine());
+  }
+}
+
+TEST_F(EngineApi, StoppedAndLateRunsEnd) {
+  std::stop_source stop;
+  stop.request_stop();
+  EXPECT_EQ(error_of(engine().try_run({{"x", rows(1)}}, {.stop = stop.get_token()})).code, ErrorCode::cancelled);
+  EXPECT_EQ(error_of(engine().try_run({{"x", rows(1)}}, {.deadline = Clock::now() - milliseconds(1)})).code,
+            ErrorCode::deadline_exceeded);
+  expect_works(engine());
+}
+
+TEST_F(EngineApi, ThrowingFormsCarryTheError) {
+  try {
+    (void)engine().run({{"q", rows(1)}});
+    FAIL() << "it ran";
+  } catch (const Exception& exception) {
+    EXPECT_EQ(exception.code(), ErrorCode::not_found);
+    EXPECT_NE(std::string(exception.what()).find("'q'"), std::string::npos);
+  }
+}
+
+TEST_F(EngineApi, OutputsOutliveTheEngine) {
+  const Outputs outputs = engine().run({{"x", rows(2)}});
+  engine_.reset();
+  EXPECT_EQ(outputs["y"].view<float>()[2], 6);
+}
+
+TEST_F(EngineApi, PrepareMakesThePlanBeforehand) {
+  engine().prepare({{"x", {5, 3}}});
+  const CacheStats before = engine().cache_stats();
+  (void)engine().run({{"x", rows(5)}});
+  const CacheStats after = engine().cache_stats();
+  EXPECT_EQ(after.plan_misses, before.plan_misses);
+  EXPECT_EQ(after.kernels_compiled, before.kernels_compiled);
+  EXPECT_EQ(after.passes_run, before.passes_run);
+  const auto wrong = engine().try_prepare({{"x", {5, 4}}});
+  ASSERT_FALSE(wrong.ok());
+  EXPECT_NE(wrong.error().message.find("'x'"), std::string::npos);
+}
+
+TEST_F(EngineApi, NewShapesOfAKnownStructureRunNoPassAndCompileNothing) {
+  for (int n : {2, 3}) (void)engine().run({{"x", rows(n)}});
+  const CacheStats before = engine().cache_stats();
+  for (int n = 4; n < 54; ++n) (void)engine().run({{"x", rows(n)}});
+  const CacheStats after = engine().cache_stats();
+  EXPECT_EQ(after.passes_run, before.passes_run);
+  EXPECT_EQ(after.kernels_compiled, before.kernels_compiled);
+  EXPECT_EQ(after.plan_misses, before.plan_misses + 50);
+}
+
+TEST_F(EngineApi, MemoryIsReportedAndTrimGivesItBack) {
+  for (int n = 1; n < 10; ++n) (void)engine().run({{"x", rows(n * 100)}});
+  const MemoryUse used = engine().memory();
+  EXPECT_GE(used.weights, 6 * sizeof(float));
+  EXPECT_GT(used.total(), used.weights);
+  engine().trim();
+  EXPECT_LE(engine().memory().arenas, used.arenas);
+  EXPECT_EQ(engine().cache_stats().plans, 0U);
+  expect_works(engine());
+}
+
+TEST_F(EngineApi, CopiesAreHandlesToOneEngine) {
+  const Engine copy = engine();
+  (void)copy.run({{"x", rows(9)}});
+  EXPECT_EQ(engine().cache_stats().plan_misses, copy.cache_stats().plan_misses);
+  EXPECT_EQ(&engine().inputs(), &copy.inputs());
+}
+
+// ---- sessions ----
+
+TEST_F(EngineApi, SessionReadsAndWritesBoundMemory) {
+  Session session = engine().session();
+  Tensor x = rows(1), z(DType::f32, {1, 2});
+  session.bind_input("x", x);
+  session.bind_output("z", z);
+  session.run();
+  EXPECT_EQ(z.view<float>()[0], 16);
+  x.mutable_view<float>()[0] = 2;
+  session.run();
+  EXPECT_EQ(z.view<float>()[0], 17);
+  EXPECT_EQ(session.output("z").tensor().data(), z.data());
+  EXPECT_EQ(session.output("y").view<float>()[0], 7);
+  EXPECT_EQ(session.find_output("q"), nullptr);
+  session.run({{"x", rows(1)}});  // in the place of the bound one, for this run
+  EXPECT_EQ(z.view<float>()[0], 16);
+  session.run();
+  EXPECT_EQ(z.view<float>()[0], 17);
+}
+
+TEST_F(EngineApi, SessionOutlivesTheEngineHandle) {
+  Session session = engine().session();
+  engine_.reset();
+  session.run({{"x", rows(1)}});
+  EXPECT_EQ(session.output("y").view<float>()[0], 6);
+}
+
+TEST_F(EngineApi, WrongBindingsAreErrors) {
+  Session session = engine().session();
+  EXPECT_EQ(session.try_bind_input("q", rows(1)).error().code, ErrorCode::not_found);
+  EXPECT_EQ(session.try_bind_input("x", Tensor(DType::i32, {1, 3})).error().code, ErrorCode::invalid_argument);
+  EXPECT_EQ(session.try_bind_output("q", rows(1)).error().code, ErrorCode::not_found);
+  EXPECT_EQ(session.try_run().error().code, ErrorCode::invalid_argument);  // x is missing
+  session.bind_input("x", rows(1));
+  session.bind_output("z", Tensor(DType::f32, {4, 2}));
+  EXPECT_EQ(session.try_run().error().code, ErrorCode::invalid_argument);
+  session.bind_output("z", Tensor(DType::f32, {1, 2}));
+  session.run();
+}
+
+TEST_F(EngineApi, MemoryBoundTwiceMustBeTheSameOrApart) {
+  Session session = engine().session();
+  std::vector<float> memory(16, 1.F);
+  session.bind_input("x", Tensor::borrow(DType::f32, {2, 3}, memory.data()));
+  session.bind_output("y", Tensor::borrow(DType::f32, {2, 2}, memory.data() + 4));
+  const auto result = session.try_run();
+  ASSERT_FALSE(result.ok());
+  EXPECT_EQ(result.error().code, ErrorCode::invalid_argument);
+  EXPECT_NE(result.error().message.find("overlap"), std::string::npos) << result.error().message;
+}
+
+TEST_F(EngineApi, RealTimeSessionsRefuseWhatIsNotBound) {
+  Session session = engine().session();
+  session.bind_input("x", rows(1));
+  const auto result = session.try_prepare({.real_time = true});
+  ASSERT_FALSE(result.ok());
+  EXPECT_NE(result.error().message.find("output 'z' is not bound"), std::string::npos) << result.error().message;
+}
+
+// ---- loading ----
+
+TEST(EngineLoad, FilesAndFormats) {
+  const auto folder = std::filesystem::temp_directory_path() / "lathe-engine-api-test";
+  std::filesystem::create_directories(folder);
+  const std::string path = folder / "model.bin";
+  std::ofstream(path, std::ios::binary) << model(two_outputs());
+  const auto engine = Engine::try_load(path);
+  ASSERT_TRUE(engine.ok()) << engine.error().message;
+  std::filesystem::remove_all(folder);
+  expect_works(*engine);
+  EXPECT_EQ(Engine::try_load(path).error().code, ErrorCode::not_found);
+  EXPECT_EQ(load(two_outputs(), {}, {.formats = {"keras"}}).error().code, ErrorCode::unsupported);
+  EXPECT_TRUE(load(two_outputs(), {}, {.formats = {"onnx"}}).ok());
+}
+
+TEST(EngineLoad, LimitsHold) {
+  EXPECT_EQ(load(two_outputs(), {}, {.limits = {.nodes = 2}}).error().code, ErrorCode::limit_exceeded);
+  EXPECT_EQ(load(two_outputs(), {}, {.limits = {.bytes = 16}}).error().code, ErrorCode::limit_exceeded);
+}
+
+TEST(EngineLoad, UnsupportedOperatorsAreListedAtOnce) {
+  const auto result =
+      load({.graph = {.nodes = {{"Frobnicate", {"x"}, {"a"}, {}, "first"}, {"Twiddle", {"a"}, {"y"}, {}, "second"}},
+                      .inputs = {value("x", DType::f32, {1})},
+                      .outputs = {value("y", DType::f32, {1})}}});
+  ASSERT_FALSE(result.ok());
+  EXPECT_EQ(result.error().code, ErrorCode::unsupported);
+  for (const char* word : {"Frobnicate", "'first'", "Twiddle", "'second'"}) {
+    EXPECT_NE(result.error().message.find(word), std::string::npos) << result.error().message;
+  }
+}
+
+TEST(EngineLoad, OptionsThatMakeNoSenseAreErrors) {
+  EXPECT_EQ(load(two_outputs(), {.passes = "-no_such_pass"}).error().code, ErrorCode::invalid_argument);
+  EXPECT_EQ(load(two_outputs(), {.passes = "-lower"}).error().code, ErrorCode::invalid_argument);
+  EXPECT_EQ(load(two_outputs(), {.backends = {"abacus"}}).error().code, ErrorCode::invalid_argument);
+  EXPECT_EQ(load(two_outputs(), {.threads = -1}).error().code, ErrorCode::invalid_argument);
+}
+
+TEST(EngineLoad, EveryBackendAndLevelGivesTheAnswer) {
+  for (const std::vector<std::string>& backends :
+       std::vector<std::vector<std::string>>{{}, {"jit"}, {"plain"}, {"jit", "onednn"}, {"onednn", "plain"}}) {
+    for (CodeLevel level : {CodeLevel::automatic, CodeLevel::none, CodeLevel::less, CodeLevel::standard}) {
+      const auto engine =
+          load(two_outputs(), {.threads = 1, .passes = "-graph_fuse", .backends = backends, .code_level = level});
+      ASSERT_TRUE(engine.ok()) << engine.error().message;
+      expect_works(*engine);
+    }
+  }
+}
+
+TEST(EngineLoad, MemoryCapHolds) {
+  const auto engine = load(two_outputs(), {.memory_bytes = 1 << 20});
+  ASSERT_TRUE(engine.ok()) << engine.error().message;
+  expect_works(*engine);
+  EXPECT_EQ(error_of(engine->try_run({{"x", rows(1'000'000)}})).code, ErrorCode::limit_exceeded);
+  expect_works(*engine);
+}
+
+/// Counts what is out, and refuses past a number of bytes.
+class CountingAllocator : public Allocator {
+ public:
+  void* allocate(std::size_t bytes, std::size_t alignment) noexcept override {
+    if (refuse) return nullptr;
+    out += bytes;
+    ++calls;
+    return ::operator new(bytes, std::align_val_t(alignment), std::nothrow);
+  }
+  void release(void* memory, std::size_t bytes, std::size_t alignment) noexcept override {
+    out -= bytes;
+    ::operator delete(memory, std::align_val_t(alignment));
+  }
+  std::atomic<std::size_t> out = 0, calls = 0;
+  std::atomic<bool> refuse = false;
+};
+
+TEST(EngineLoad, AllocatorServesAndMayRefuse) {
+  const auto allocator = std::make_shared<CountingAllocator>();
+  {
+    const auto engine = load(two_outputs(), {.allocator = allocator});
+    ASSERT_TRUE(engine.ok()) << engine.error().message;
+    expect_works(*engine);
+    EXPECT_GT(allocator->calls, 0U);
+    allocator->refuse = true;
+    EXPECT_EQ(error_of(engine->try_run({{"x", rows(50'000)}})).code, ErrorCode::out_of_memory);
+    allocator->refuse = false;
+    expect_works(*engine);
+  }
+  EXPECT_EQ(allocator->out, 0U);
+}
+
+/// Runs every part on the calling thread and counts.
+class InlinePool : public ThreadPool {
+ public:
+  [[nodiscard]] int threads() const noexcept override { return 2; }
+  void parallel(int parts, Task task, void* context) noexcept override {
+    calls += 1;
+    for (int i = 0; i < parts; ++i) task(context, i, 0);
+  }
+  std::atomic<int> calls = 0;
+};
+
+TEST(EngineLoad, TheApplicationsPoolIsUsed) {
+  const auto pool = std::make_shared<InlinePool>();
+  const auto engine = load(two_outputs(), {.pool = pool});
+  ASSERT_TRUE(engine.ok()) << engine.error().message;
+  (void)engine->run({{"x", rows(200'000)}});
+  EXPECT_GT(pool->calls, 0);
+  expect_works(*engine);
+}
+
+TEST(EngineApiThreads, OneEngineManyThreadsManyShapes) {
+  const auto engine = load(two_outputs(), {.threads = 2, .cache_bytes = 1 << 16});
+  ASSERT_TRUE(engine.ok()) << engine.error().message;
+  std::atomic<int> wrong = 0;
+  std::vector<std::jthread> threads;
+  for (int t = 0; t < 6; ++t) {
+    threads.emplace_back([&, t] {
+      for (int i = 0; i < 60; ++i) {
+        const int n = 1 + (i * 7 + t * 3) % 23;
+        const auto outputs = engine->try_run({{"x", rows(n)}});
+        if (!outputs.ok() || (*outputs)["z"].shape() != Shape{n, 2} || (*outputs)["z"].view<float>()[0] != 16) ++wrong;
+        if (i % 20 == 19) engine->trim();
+      }
+    });
+  }
+  threads.clear();
+  EXPECT_EQ(wrong, 0);
+}
+
+}  // namespace
+}  // namespace lathe::tests
