@@ -265,8 +265,12 @@ std::vector<ValueId> lower_layer(const OpView& op, Builder& b) {
   const ValueId rows = b.op("Mul", {b.shape_of(w, 0, 1), b.shape_of(w, 1, 2)});
   const ValueId all = b.reshape(w, b.concat({rows, b.shape_of(w, 2, 3)}, 0));
   const ValueId projected = b.matmul(x, b.transpose(all, {1, 0}));
-  std::vector<ValueId> inputs = {projected, b.cast(op.id(kR), compute), maybe_cast(b, op.id(kB), compute),
-                                 op.id(kLengths), maybe_cast(b, swapped(op, b, op.id(kH)), compute)};
+  constexpr std::int64_t kGates = gates_of(kCell);
+  // GRU multiplies its hidden gate apart from the others.
+  const Attributes parts = {{"gates", kGates}, {"first_part", kCell == Cell::gru ? std::int64_t{2} : kGates}};
+  const ValueId packed = b.op("lathe::PackRecurrence", {b.cast(op.id(kR), compute)}, parts);
+  std::vector<ValueId> inputs = {projected, packed, maybe_cast(b, op.id(kB), compute), op.id(kLengths),
+                                 maybe_cast(b, swapped(op, b, op.id(kH)), compute)};
   if constexpr (kCell == Cell::lstm) {
     inputs.push_back(maybe_cast(b, swapped(op, b, op.id(kC)), compute));
     inputs.push_back(maybe_cast(b, op.id(kP), compute));
@@ -279,7 +283,19 @@ std::vector<ValueId> lower_layer(const OpView& op, Builder& b) {
 
 // ---- the sequence operators ----
 
-enum SequenceInput { kProjected, kRecurrence, kBias, kSteps, kInitialH, kInitialC, kPeepholes, kScale, kZero };
+enum SequenceInput {
+  kProjected,
+  kRecurrence,
+  kBias,
+  kSteps,
+  kInitialH,
+  kInitialC,
+  kPeepholes,
+  kScale,
+  kZero,
+  kSums,
+  kLowest
+};
 
 template <Cell kCell>
 Facts infer_sequence(const OpView& op) {
@@ -303,45 +319,40 @@ struct Walk {
   [[nodiscard]] std::int64_t width() const { return gates_of(config.cell) * hidden; }
 };
 
-/// y[row] += R[first gate, last gate) · x[row] for every row.
+/// y[row] += x[row] · R[:, first gate … last gate) for every row, with R as PackRecurrence leaves it.
 template <class T>
 struct DenseRecurrence {
   const T* weights;
   std::int64_t hidden;
 
   void operator()(const T* x, std::int64_t rows, int first, int last, T* y, std::int64_t y_stride) const {
-    add_matvec(weights + first * hidden * hidden, (last - first) * hidden, hidden, x, hidden, rows, y, y_stride);
+    add_vecmat(x, hidden, rows, weights + first * hidden * hidden, hidden, (last - first) * hidden, y, y_stride);
   }
 };
 
-/// The same with 8-bit weights [hidden, gates · hidden]: the state of all rows is quantized to u8 with one scale, as
-/// DynamicQuantizeLinear does it.
+/// The same with 8-bit weights as PackQuantizedRecurrence leaves them: the state of all rows is quantized to u8 with
+/// one scale, as DynamicQuantizeLinear does it.
 class QuantizedRecurrence {
  public:
-  QuantizedRecurrence(const Tensor& weights, std::int64_t direction, std::int64_t hidden, std::int64_t columns,
-                      const Tensor& scale, const Tensor* zero)
+  QuantizedRecurrence(const KernelContext& ctx, std::int64_t direction, std::int64_t hidden, std::int64_t columns)
       : hidden_(hidden),
         columns_(columns),
-        weights_(static_cast<std::size_t>(hidden * columns)),
-        sums_(static_cast<std::size_t>(columns), 0),
+        groups_((hidden + 3) / 4),
+        weights_(ctx.in<std::int8_t>(kRecurrence).data() + direction * groups_ * columns * 4),
+        sums_(ctx.in<std::int32_t>(kSums).data() + direction * columns),
+        has_lowest_(ctx.in<bool>(kLowest)[0]),
         scales_(static_cast<std::size_t>(columns)),
-        zeros_(static_cast<std::size_t>(columns), 0),
-        products_(static_cast<std::size_t>(columns)) {
-    // u8 weights become i8 with a shifted zero point.
-    const bool is_unsigned = weights.dtype() == DType::u8;
-    const auto* bytes = static_cast<const std::uint8_t*>(weights.data()) + direction * hidden * columns;
-    const std::uint8_t flip = is_unsigned ? 0x80 : 0;
-    for (std::size_t i = 0; i < weights_.size(); ++i) weights_[i] = static_cast<std::int8_t>(bytes[i] ^ flip);
-    for (std::int64_t r = 0; r < hidden; ++r) {
-      for (std::int64_t c = 0; c < columns; ++c)
-        sums_[static_cast<std::size_t>(c)] += weights_[static_cast<std::size_t>(r * columns + c)];
-    }
+        zeros_(static_cast<std::size_t>(columns)),
+        products_(static_cast<std::size_t>(columns)),
+        values_(static_cast<std::size_t>(groups_ * 4), 0),
+        magnitudes_(static_cast<std::size_t>(groups_ * 4), 0) {
+    const Tensor &scale = ctx.in(kScale), &zero = ctx.in(kZero);
     const bool per_column = scale.shape().rank() == 2;
     for (std::int64_t c = 0; c < columns; ++c) {
       const std::int64_t from = per_column ? direction * columns + c : direction;
-      scales_[static_cast<std::size_t>(c)] = static_cast<float>(scale.number(from));
-      if (zero) zeros_[static_cast<std::size_t>(c)] = static_cast<std::int32_t>(zero->integer(from));
-      if (is_unsigned) zeros_[static_cast<std::size_t>(c)] -= 128;
+      const auto at = static_cast<std::size_t>(c);
+      scales_[at] = static_cast<float>(scale.number(from));
+      zeros_[at] = static_cast<std::int32_t>(zero.integer(from)) - (zero.dtype() == DType::u8 ? 128 : 0);
     }
   }
 
@@ -350,33 +361,27 @@ class QuantizedRecurrence {
     range_with_zero(x, rows * hidden_, &least, &most);
     const float scale = least == most ? 1.0F : (most - least) / 255.0F;
     const float zero = std::clamp(std::nearbyint(-least / scale), 0.0F, 255.0F);
-    const auto zero_point = static_cast<std::int32_t>(zero);
-    quantized_.resize(static_cast<std::size_t>(hidden_));
+    const std::int32_t zero_point = static_cast<std::int32_t>(zero) - 128;  // of values less 128
+    const QuantizedRow quantized{values_.data(), magnitudes_.data()};
     for (std::int64_t row = 0; row < rows; ++row) {
-      std::int32_t total = 0;
-      for (std::int64_t i = 0; i < hidden_; ++i) {
-        const auto q =
-            static_cast<std::uint8_t>(std::clamp(std::nearbyint(x[row * hidden_ + i] / scale) + zero, 0.0F, 255.0F));
-        quantized_[static_cast<std::size_t>(i)] = q;
-        total += q;
-      }
-      integer_vecmat(quantized_.data(), weights_.data(), hidden_, columns_, products_.data());
-      total -= static_cast<std::int32_t>(hidden_) * zero_point;
-      for (std::size_t c = 0; c < products_.size(); ++c) {
-        const std::int32_t exact = products_[c] - zero_point * sums_[c] - zeros_[c] * total;
-        y[row * y_stride + static_cast<std::int64_t>(c)] += static_cast<float>(exact) * (scale * scales_[c]);
-      }
+      const std::int32_t total = quantize_row(x + row * hidden_, hidden_, scale, zero, quantized);
+      integer_vecmat(quantized, weights_, groups_, columns_, has_lowest_, products_.data());
+      add_dequantized(products_.data(), zero_point, sums_, zeros_.data(),
+                      total - static_cast<std::int32_t>(hidden_) * zero_point, scale, scales_.data(), columns_,
+                      y + row * y_stride);
     }
   }
 
  private:
-  std::int64_t hidden_, columns_;
-  std::vector<std::int8_t> weights_;
-  std::vector<std::int32_t> sums_;  // of each column
+  std::int64_t hidden_, columns_, groups_;
+  const std::int8_t* weights_;
+  const std::int32_t* sums_;  // of each column
+  bool has_lowest_;
   std::vector<float> scales_;
-  std::vector<std::int32_t> zeros_;
+  std::vector<std::int32_t> zeros_;  // u8 weights were made i8, 128 less
   std::vector<std::int32_t> products_;
-  std::vector<std::uint8_t> quantized_;
+  std::vector<std::int8_t> values_;
+  std::vector<std::uint8_t> magnitudes_;
 };
 
 template <class T>
@@ -557,13 +562,14 @@ template <Cell kCell, class T>
 void run_sequence(KernelContext& ctx) {
   const Config config = read_config(ctx.op(), kCell);
   const std::int64_t batch = ctx.in(kProjected).shape()[1];
-  const Shape& r = ctx.in(kRecurrence).shape();
+  const std::int64_t hidden = ctx.in(kProjected).shape()[2] / (gates_of(kCell) * config.directions);
+  const std::int64_t packed = ctx.in(kRecurrence).shape()[1];
   ctx.parallel(config.directions * batch, 1, [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t i = begin; i < end;) {
       const std::int64_t direction = i / batch;
       const std::int64_t rows_end = std::min(end, (direction + 1) * batch);
       walk(ctx, start<T>(ctx, config, direction, i % batch, rows_end - direction * batch),
-           DenseRecurrence<T>{ctx.in<T>(kRecurrence).data() + direction * r[1] * r[2], r[2]});
+           DenseRecurrence<T>{ctx.in<T>(kRecurrence).data() + direction * packed, hidden});
       i = rows_end;
     }
   });
@@ -579,15 +585,84 @@ void kernel_sequence(KernelContext& ctx) {
 void kernel_quantized_sequence(KernelContext& ctx) {
   check_lengths(ctx);
   const Config config = read_config(ctx.op(), Cell::lstm);
-  const Shape& r = ctx.in(kRecurrence).shape();
   const std::int64_t batch = ctx.in(kProjected).shape()[1];
+  const std::int64_t columns = ctx.in(kProjected).shape()[2] / config.directions;
   ctx.parallel(config.directions, 1, [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t d = begin; d < end; ++d) {
-      walk(ctx, start<float>(ctx, config, d, 0, batch),
-           QuantizedRecurrence(ctx.in(kRecurrence), d, r[1], r[2], ctx.in(kScale),
-                               ctx.has(kZero) ? &ctx.in(kZero) : nullptr));
+      walk(ctx, start<float>(ctx, config, d, 0, batch), QuantizedRecurrence(ctx, d, columns / 4, columns));
     }
   });
+}
+
+// ---- the recurrence weights in the order they are read ----
+
+/// Where column c of row r stands in a matrix of column blocks.
+std::int64_t block_position(std::int64_t r, std::int64_t c, std::int64_t rows, std::int64_t columns,
+                            std::int64_t block) {
+  const std::int64_t first = c / block * block;
+  return first * rows + r * std::min(block, columns - first) + c - first;
+}
+
+constexpr Attribute kPackAttributes[] = {{"gates", AttrKind::integer, Attribute::kRequired},
+                                         {"first_part", AttrKind::integer, Attribute::kRequired}};
+
+/// R [directions, gates · hidden, hidden], transposed, in dense blocks: its first gates and the others each on their
+/// own.
+Facts infer_pack(const OpView& op) {
+  const Shape& r = op.in(0).shape;
+  return {Fact(op.in(0).dtype, {r[0], r[1] * r[2]})};
+}
+
+template <class T>
+void pack(const KernelContext& ctx, std::int64_t split) {
+  const Shape& r = ctx.in(0).shape();
+  const std::int64_t columns = r[1], rows = r[2];
+  const T* from = ctx.in<T>(0).data();
+  T* to = ctx.out<T>(0).data();
+  for (std::int64_t d = 0; d < r[0]; ++d, from += rows * columns, to += rows * columns) {
+    for (std::int64_t c = 0; c < columns; ++c) {
+      const std::int64_t first = c < split ? 0 : split, width = c < split ? split : columns - split;
+      for (std::int64_t k = 0; k < rows; ++k)
+        to[first * rows + block_position(k, c - first, rows, width, kDenseBlock)] = from[c * rows + k];
+    }
+  }
+}
+
+void kernel_pack(KernelContext& ctx) {
+  const std::int64_t split = ctx.in(0).shape()[1] / ctx.op().i("gates") * ctx.op().i("first_part");
+  if (ctx.in(0).dtype() == DType::f64) return pack<double>(ctx, split);
+  pack<float>(ctx, split);
+}
+
+/// R [directions, hidden, columns] of 8 bits as i8 groups of four rows in integer blocks, its column sums, and whether
+/// -128 occurs in it.
+Facts infer_pack_quantized(const OpView& op) {
+  const Shape& r = op.in(0).shape;
+  return {Fact(DType::i8, {r[0], (r[1] + 3) / 4, r[2], 4}), Fact(DType::i32, {r[0], r[2]}), Fact(DType::boolean, {1})};
+}
+
+void kernel_pack_quantized(KernelContext& ctx) {
+  const Shape& r = ctx.in(0).shape();
+  const std::int64_t groups = (r[1] + 3) / 4, columns = r[2];
+  const auto* from = static_cast<const std::uint8_t*>(ctx.in(0).data());
+  const std::uint8_t flip = ctx.in(0).dtype() == DType::u8 ? 0x80 : 0;
+  auto packed = ctx.out<std::int8_t>(0);
+  auto sums = ctx.out<std::int32_t>(1);
+  bool lowest = false;
+  std::fill(packed.begin(), packed.end(), std::int8_t{0});
+  std::fill(sums.begin(), sums.end(), 0);
+  for (std::int64_t d = 0; d < r[0]; ++d) {
+    std::int8_t* to = packed.data() + d * groups * columns * 4;
+    for (std::int64_t row = 0; row < r[1]; ++row) {
+      for (std::int64_t c = 0; c < columns; ++c) {
+        const auto value = static_cast<std::int8_t>(*from++ ^ flip);
+        to[block_position(row / 4, c, groups, columns, kIntegerBlock) * 4 + row % 4] = value;
+        sums[static_cast<std::size_t>(d * columns + c)] += value;
+        lowest = lowest || value == -128;
+      }
+    }
+  }
+  ctx.out<bool>(2)[0] = lowest;
 }
 
 // ---- com.microsoft DynamicQuantizeLSTM: W [directions, input, 4 · hidden] and R [directions, hidden, 4 · hidden] in 8
@@ -642,8 +717,9 @@ std::vector<ValueId> lower_quantized(const OpView& op, Builder& b) {
     projected.push_back(b.mul(b.cast(sums, DType::f32), b.mul(x[1], flat(scales[d]))));
   }
   const ValueId all = projected.size() == 1 ? projected[0] : b.concat(projected, 2);
-  std::vector<ValueId> inputs = {all,       op.id(kR), op.id(kB),      op.id(kLengths), op.id(kH),
-                                 op.id(kC), op.id(kP), op.id(kRScale), op.id(kRZero)};
+  const std::vector<ValueId> packed = b.ops("lathe::PackQuantizedRecurrence", {op.id(kR)}, 3);
+  std::vector<ValueId> inputs = {all,       packed[0],      op.id(kB),     op.id(kLengths), op.id(kH), op.id(kC),
+                                 op.id(kP), op.id(kRScale), op.id(kRZero), packed[1],       packed[2]};
   return b.ops("lathe::DynamicQuantizeLstmSequence", std::move(inputs), op.outputs(), sequence_attributes(op));
 }
 
@@ -704,6 +780,20 @@ constinit const OpDef op_dynamic_quantize_lstm = {.name = "DynamicQuantizeLSTM",
                                                   .infer = infer_quantized,
                                                   .lower = lower_quantized};
 
+extern const OpDef op_lathe_pack_recurrence;
+constinit const OpDef op_lathe_pack_recurrence = {.name = "PackRecurrence",
+                                                  .domain = "lathe",
+                                                  .attributes = kPackAttributes,
+                                                  .infer = infer_pack,
+                                                  .kernel = kernel_pack};
+
+extern const OpDef op_lathe_pack_quantized_recurrence;
+constinit const OpDef op_lathe_pack_quantized_recurrence = {.name = "PackQuantizedRecurrence",
+                                                            .domain = "lathe",
+                                                            .outputs = 3,
+                                                            .infer = infer_pack_quantized,
+                                                            .kernel = kernel_pack_quantized};
+
 extern const OpDef op_lathe_rnn_sequence;
 constinit const OpDef op_lathe_rnn_sequence = {.name = "RnnSequence",
                                                .domain = "lathe",
@@ -734,7 +824,7 @@ constinit const OpDef op_lathe_lstm_sequence = {.name = "LstmSequence",
 extern const OpDef op_lathe_dynamic_quantize_lstm_sequence;
 constinit const OpDef op_lathe_dynamic_quantize_lstm_sequence = {.name = "DynamicQuantizeLstmSequence",
                                                                  .domain = "lathe",
-                                                                 .inputs = {2, 9},
+                                                                 .inputs = {2, 11},
                                                                  .outputs = {0, 3},
                                                                  .attributes = kLstmSequenceAttributes,
                                                                  .infer = infer_quantized_sequence,

@@ -6,38 +6,16 @@
 #include <cmath>
 #include <cstring>
 
+#if defined(__x86_64__)
+#include <immintrin.h>
+#endif
+
 namespace lathe::ops {
 namespace {
 
 #define LATHE_INLINE inline __attribute__((always_inline))
 
-constexpr std::int64_t kLanes = 16;
-using Lanes = float __attribute__((vector_size(kLanes * sizeof(float))));
-
-/// The dot products of `kRows` consecutive rows with x. Sixteen partial sums each, added up as a tree.
-template <int kRows>
-LATHE_INLINE void dot_rows(const float* matrix, std::int64_t columns, const float* x, float* y) {
-  Lanes sums[kRows] = {};
-  std::int64_t c = 0;
-  for (; c + kLanes <= columns; c += kLanes) {
-    Lanes xs;
-    std::memcpy(&xs, x + c, sizeof(xs));
-    for (int r = 0; r < kRows; ++r) {
-      Lanes m;
-      std::memcpy(&m, matrix + r * columns + c, sizeof(m));
-      sums[r] += m * xs;
-    }
-  }
-  for (int r = 0; r < kRows; ++r) {
-    float lanes[kLanes];
-    std::memcpy(lanes, &sums[r], sizeof(lanes));
-    for (std::int64_t i = c; i < columns; ++i) lanes[i - c] += matrix[r * columns + i] * x[i];
-    for (std::int64_t width = kLanes / 2; width > 0; width /= 2) {
-      for (std::int64_t l = 0; l < width; ++l) lanes[l] += lanes[l + width];
-    }
-    y[r] += lanes[0];
-  }
-}
+constexpr float kRounder = 12582912.0F;  // 1.5 · 2^23: adding it rounds to an integer, kept in the low mantissa bits
 
 /// q with e^x = scale · (1 + q), for x clamped to what a float can hold.
 struct Exponential {
@@ -45,11 +23,10 @@ struct Exponential {
 };
 
 LATHE_INLINE Exponential exponential(float x) {
-  constexpr float kShift = 12582912.0F;  // 1.5 · 2^23: adding it rounds to an integer, kept in the low mantissa bits
   x = x < -87.0F ? -87.0F : x;
   x = x > 88.0F ? 88.0F : x;
-  const float shifted = x * 1.44269504F + kShift;
-  const float n = shifted - kShift;
+  const float shifted = x * 1.44269504F + kRounder;
+  const float n = shifted - kRounder;
   const float r = (x - n * 0.693359375F) + n * 2.12194440e-4F;
   float p = 1.0F / 5040;
   p = p * r + 1.0F / 720;
@@ -57,54 +34,157 @@ LATHE_INLINE Exponential exponential(float x) {
   p = p * r + 1.0F / 24;
   p = p * r + 1.0F / 6;
   p = p * r + 0.5F;
-  const std::uint32_t exponent = (std::bit_cast<std::uint32_t>(shifted) - std::bit_cast<std::uint32_t>(kShift) + 127U)
+  const std::uint32_t exponent = (std::bit_cast<std::uint32_t>(shifted) - std::bit_cast<std::uint32_t>(kRounder) + 127U)
                                  << 23;
   return {r + r * r * p, std::bit_cast<float>(exponent)};
 }
 
 }  // namespace
 
-LATHE_CLONES void add_matvec(const float* matrix, std::int64_t rows, std::int64_t columns, const float* x,
-                             std::int64_t x_stride, std::int64_t count, float* y, std::int64_t y_stride) {
-  std::int64_t r = 0;
-  for (; r + 4 <= rows; r += 4) {
-    for (std::int64_t b = 0; b < count; ++b)
-      dot_rows<4>(matrix + r * columns, columns, x + b * x_stride, y + b * y_stride + r);
-  }
-  for (; r < rows; ++r) {
-    for (std::int64_t b = 0; b < count; ++b)
-      dot_rows<1>(matrix + r * columns, columns, x + b * x_stride, y + b * y_stride + r);
+namespace {
+
+/// Columns [first, columns) of blocks that are not worth registers of their own.
+template <class T>
+LATHE_INLINE void add_last_columns(const T* x, const T* block, std::int64_t rows, std::int64_t width, T* y) {
+  for (std::int64_t r = 0; r < rows; ++r) {
+    for (std::int64_t i = 0; i < width; ++i) y[i] += block[r * width + i] * x[r];
   }
 }
 
-void add_matvec(const double* matrix, std::int64_t rows, std::int64_t columns, const double* x, std::int64_t x_stride,
-                std::int64_t count, double* y, std::int64_t y_stride) {
-  for (std::int64_t b = 0; b < count; ++b) {
-    for (std::int64_t r = 0; r < rows; ++r) {
-      double sum = 0;
-      for (std::int64_t c = 0; c < columns; ++c) sum += matrix[r * columns + c] * x[b * x_stride + c];
-      y[b * y_stride + r] += sum;
-    }
-  }
-}
+}  // namespace
 
-LATHE_CLONES void integer_vecmat(const std::uint8_t* x, const std::int8_t* matrix, std::int64_t rows,
-                                 std::int64_t columns, std::int32_t* y) {
-  constexpr std::int64_t kBlock = 64;  // sums that stay in registers
+LATHE_CLONES void add_vecmat(const float* x, std::int64_t x_stride, std::int64_t count, const float* matrix,
+                             std::int64_t rows, std::int64_t columns, float* y, std::int64_t y_stride) {
+  using Lanes = float __attribute__((vector_size(32)));
+  constexpr std::int64_t kVectors = kDenseBlock / 8;
   std::int64_t c = 0;
-  for (; c + kBlock <= columns; c += kBlock) {
-    std::int32_t sums[kBlock] = {};
-    for (std::int64_t r = 0; r < rows; ++r) {
-      const std::int16_t factor = x[r];
-      const std::int8_t* row = matrix + r * columns + c;
-      for (std::int64_t i = 0; i < kBlock; ++i) sums[i] += factor * row[i];
+  for (; c + kDenseBlock <= columns; c += kDenseBlock) {
+    for (std::int64_t b = 0; b < count; ++b) {
+      float* out = y + b * y_stride + c;
+      const float* factors = x + b * x_stride;
+      const float* row = matrix + c * rows;
+      Lanes sums[kVectors];  // all in registers
+      std::memcpy(sums, out, sizeof(sums));
+      for (std::int64_t r = 0; r < rows; ++r, row += kDenseBlock) {
+        for (std::int64_t v = 0; v < kVectors; ++v) {
+          Lanes m;
+          std::memcpy(&m, row + v * 8, sizeof(m));
+          sums[v] += m * factors[r];
+        }
+      }
+      std::memcpy(out, sums, sizeof(sums));
     }
-    std::memcpy(y + c, sums, sizeof(sums));
   }
-  for (; c < columns; ++c) {
-    std::int32_t sum = 0;
-    for (std::int64_t r = 0; r < rows; ++r) sum += x[r] * matrix[r * columns + c];
-    y[c] = sum;
+  for (std::int64_t b = 0; b < count && c < columns; ++b) {
+    add_last_columns(x + b * x_stride, matrix + c * rows, rows, columns - c, y + b * y_stride + c);
+  }
+}
+
+void add_vecmat(const double* x, std::int64_t x_stride, std::int64_t count, const double* matrix, std::int64_t rows,
+                std::int64_t columns, double* y, std::int64_t y_stride) {
+  for (std::int64_t c = 0; c < columns; c += kDenseBlock) {
+    for (std::int64_t b = 0; b < count; ++b) {
+      add_last_columns(x + b * x_stride, matrix + c * rows, rows, std::min(kDenseBlock, columns - c),
+                       y + b * y_stride + c);
+    }
+  }
+}
+
+namespace {
+
+void integer_block(const std::int8_t* x, const std::int8_t* block, std::int64_t groups, std::int64_t width,
+                   std::int32_t* y) {
+  std::fill_n(y, width, 0);
+  for (std::int64_t g = 0; g < groups; ++g) {
+    for (std::int64_t c = 0; c < width; ++c) {
+      for (int k = 0; k < 4; ++k) y[c] += x[4 * g + k] * block[(g * width + c) * 4 + k];
+    }
+  }
+}
+
+#if defined(__x86_64__)
+template <class T>
+T read(const void* from) {
+  T value;
+  std::memcpy(&value, from, sizeof(value));
+  return value;
+}
+
+/// A whole block without -128: |x| times ±w in 16 bits never exceeds 2 · 128 · 127.
+__attribute__((target("avx2"))) void integer_block_avx2(QuantizedRow x, const std::int8_t* block, std::int64_t groups,
+                                                        std::int32_t* y) {
+  const __m256i ones = _mm256_set1_epi16(1);
+  __m256i sums[4] = {};
+  for (std::int64_t g = 0; g < groups; ++g, block += kIntegerBlock * 4) {
+    const __m256i signs = _mm256_set1_epi32(read<std::int32_t>(x.values + 4 * g));
+    const __m256i magnitudes = _mm256_set1_epi32(read<std::int32_t>(x.magnitudes + 4 * g));
+    for (int v = 0; v < 4; ++v) {
+      const __m256i weights =
+          _mm256_sign_epi8(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(block + v * 32)), signs);
+      sums[v] = _mm256_add_epi32(sums[v], _mm256_madd_epi16(_mm256_maddubs_epi16(magnitudes, weights), ones));
+    }
+  }
+  std::memcpy(y, sums, sizeof(sums));
+}
+
+/// A whole block of any values, widened to 16 bits: two partial sums per column.
+__attribute__((target("avx2"))) void integer_block_wide_avx2(const std::int8_t* x, const std::int8_t* block,
+                                                             std::int64_t groups, std::int32_t* y) {
+  __m256i sums[8] = {};
+  for (std::int64_t g = 0; g < groups; ++g, block += kIntegerBlock * 4) {
+    const __m256i factors = _mm256_cvtepi8_epi16(_mm_set1_epi32(read<std::int32_t>(x + 4 * g)));
+    for (int v = 0; v < 8; ++v) {
+      const __m128i bytes = _mm_loadu_si128(reinterpret_cast<const __m128i*>(block + v * 16));
+      sums[v] = _mm256_add_epi32(sums[v], _mm256_madd_epi16(_mm256_cvtepi8_epi16(bytes), factors));
+    }
+  }
+  std::int32_t partial[kIntegerBlock * 2];
+  std::memcpy(partial, sums, sizeof(sums));
+  for (std::int64_t c = 0; c < kIntegerBlock; ++c) y[c] = partial[2 * c] + partial[2 * c + 1];
+}
+#endif
+
+}  // namespace
+
+void integer_vecmat(QuantizedRow x, const std::int8_t* matrix, std::int64_t groups, std::int64_t columns,
+                    bool has_lowest, std::int32_t* y) {
+  std::int64_t c = 0;
+#if defined(__x86_64__)
+  static const bool kAvx2 = __builtin_cpu_supports("avx2") != 0;
+  for (; kAvx2 && c + kIntegerBlock <= columns; c += kIntegerBlock) {
+    const std::int8_t* block = matrix + c * groups * 4;
+    if (has_lowest) {
+      integer_block_wide_avx2(x.values, block, groups, y + c);
+    } else {
+      integer_block_avx2(x, block, groups, y + c);
+    }
+  }
+#endif
+  for (; c < columns; c += kIntegerBlock) {
+    integer_block(x.values, matrix + c * groups * 4, groups, std::min(kIntegerBlock, columns - c), y + c);
+  }
+}
+
+LATHE_CLONES std::int32_t quantize_row(const float* x, std::int64_t count, float scale, float zero, QuantizedRow row) {
+  std::int32_t total = 0;
+  for (std::int64_t i = 0; i < count; ++i) {
+    // |x / scale| is at most 255: scale comes from the range of x.
+    float v = (x[i] / scale + kRounder) - kRounder + zero;
+    v = v < 0.0F ? 0.0F : v;
+    v = v > 255.0F ? 255.0F : v;
+    const auto shifted = static_cast<std::int32_t>(v) - 128;
+    row.values[i] = static_cast<std::int8_t>(shifted);
+    row.magnitudes[i] = static_cast<std::uint8_t>(shifted < 0 ? -shifted : shifted);
+    total += shifted;
+  }
+  return total;
+}
+
+LATHE_CLONES void add_dequantized(const std::int32_t* products, std::int32_t zero, const std::int32_t* sums,
+                                  const std::int32_t* zeros, std::int32_t total, float scale, const float* scales,
+                                  std::int64_t columns, float* y) {
+  for (std::int64_t c = 0; c < columns; ++c) {
+    y[c] += static_cast<float>(products[c] - zero * sums[c] - zeros[c] * total) * (scale * scales[c]);
   }
 }
 
@@ -126,6 +206,7 @@ LATHE_CLONES void tanh(float* x, std::int64_t count) {
 }
 
 LATHE_CLONES void range_with_zero(const float* x, std::int64_t count, float* least, float* most) {
+  constexpr std::int64_t kLanes = 16;
   float low[kLanes] = {};
   float high[kLanes] = {};
   std::int64_t i = 0;

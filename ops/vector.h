@@ -13,16 +13,36 @@
 
 namespace lathe::ops {
 
-/// y[b·y_stride + r] += Σ_c matrix[r·columns + c] · x[b·x_stride + c] for `count` vectors b. The order of each sum
-/// depends on `columns` alone.
-void add_matvec(const float* matrix, std::int64_t rows, std::int64_t columns, const float* x, std::int64_t x_stride,
-                std::int64_t count, float* y, std::int64_t y_stride);
-void add_matvec(const double* matrix, std::int64_t rows, std::int64_t columns, const double* x, std::int64_t x_stride,
-                std::int64_t count, double* y, std::int64_t y_stride);
+/// Matrices that vectors are multiplied with lie in blocks of columns, so that they are read from first to last: for
+/// each block its rows, for each row its columns. The last block is as wide as what remains.
+inline constexpr std::int64_t kDenseBlock = 64;
+inline constexpr std::int64_t kIntegerBlock = 32;
 
-/// y[c] = Σ_r x[r] · matrix[r·columns + c], exact in 32 bits.
-void integer_vecmat(const std::uint8_t* x, const std::int8_t* matrix, std::int64_t rows, std::int64_t columns,
-                    std::int32_t* y);
+/// y[b·y_stride + c] += Σ_r x[b·x_stride + r] · matrix[r][c] of `count` vectors b, for a matrix in dense blocks. Each
+/// sum runs in the order of r.
+void add_vecmat(const float* x, std::int64_t x_stride, std::int64_t count, const float* matrix, std::int64_t rows,
+                std::int64_t columns, float* y, std::int64_t y_stride);
+void add_vecmat(const double* x, std::int64_t x_stride, std::int64_t count, const double* matrix, std::int64_t rows,
+                std::int64_t columns, double* y, std::int64_t y_stride);
+
+/// A row of values quantized to u8, less 128, in groups of four (the last filled up with zeros), and their magnitudes.
+struct QuantizedRow {
+  std::int8_t* values;
+  std::uint8_t* magnitudes;
+};
+
+/// values = round(x / scale) + zero, clamped to [0, 255], less 128; returns their sum.
+std::int32_t quantize_row(const float* x, std::int64_t count, float scale, float zero, QuantizedRow row);
+
+/// y[c] = Σ_g Σ_k x[4g + k] · matrix[g][c][k] for a matrix of groups of four rows in integer blocks, exact in 32 bits.
+/// `has_lowest` says that -128 occurs in it, which takes longer.
+void integer_vecmat(QuantizedRow x, const std::int8_t* matrix, std::int64_t groups, std::int64_t columns,
+                    bool has_lowest, std::int32_t* y);
+
+/// y[c] += (products[c] - zero · sums[c] - zeros[c] · total) · (scale · scales[c])
+void add_dequantized(const std::int32_t* products, std::int32_t zero, const std::int32_t* sums,
+                     const std::int32_t* zeros, std::int32_t total, float scale, const float* scales,
+                     std::int64_t columns, float* y);
 
 /// In place, within 2 ULP.
 void sigmoid(float* x, std::int64_t count);

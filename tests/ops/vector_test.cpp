@@ -1,0 +1,140 @@
+// Vector loops against plain ones in wider arithmetic.
+#include "ops/vector.h"
+
+#include <gtest/gtest.h>
+
+#include <bit>
+#include <cmath>
+#include <limits>
+#include <random>
+#include <vector>
+
+namespace lathe::ops {
+namespace {
+
+/// The distance of two floats in units in the last place of the expected one.
+double ulps(float actual, double expected) {
+  const auto nearest = static_cast<float>(expected);
+  const float next = std::nextafter(std::fabs(nearest), std::numeric_limits<float>::infinity());
+  return std::fabs(static_cast<double>(actual) - expected) / (static_cast<double>(next) - std::fabs(nearest));
+}
+
+std::vector<float> sampled_floats() {
+  std::vector<float> x;
+  for (std::uint32_t bits = 0; bits < 0x7f800000U; bits += 9973) {
+    x.push_back(std::bit_cast<float>(bits));
+    x.push_back(-std::bit_cast<float>(bits));
+  }
+  return x;
+}
+
+TEST(VectorMath, SigmoidAndTanhStayWithinTwoUlps) {
+  const std::vector<float> x = sampled_floats();
+  std::vector<float> s = x, t = x;
+  sigmoid(s.data(), static_cast<std::int64_t>(s.size()));
+  tanh(t.data(), static_cast<std::int64_t>(t.size()));
+  double worst_sigmoid = 0, worst_tanh = 0;
+  for (std::size_t i = 0; i < x.size(); ++i) {
+    const double wide = x[i];
+    // Below the smallest normal number only the absolute error counts.
+    if (wide > -87) worst_sigmoid = std::max(worst_sigmoid, ulps(s[i], 1 / (1 + std::exp(-wide))));
+    worst_tanh = std::max(worst_tanh, ulps(t[i], std::tanh(wide)));
+    EXPECT_LE(std::fabs(s[i] - 1 / (1 + std::exp(-wide))), 1e-6) << x[i];
+  }
+  EXPECT_LE(worst_sigmoid, 2.5);
+  EXPECT_LE(worst_tanh, 2.5);
+}
+
+TEST(VectorMath, KeepsNanAndSigns) {
+  std::vector<float> x = {std::numeric_limits<float>::quiet_NaN(), -0.0F, std::numeric_limits<float>::infinity(),
+                          -std::numeric_limits<float>::infinity()};
+  std::vector<float> s = x;
+  tanh(x.data(), 4);
+  sigmoid(s.data(), 4);
+  EXPECT_TRUE(std::isnan(x[0]));
+  EXPECT_TRUE(std::signbit(x[1]));
+  EXPECT_EQ(x[2], 1.0F);
+  EXPECT_EQ(x[3], -1.0F);
+  EXPECT_TRUE(std::isnan(s[0]));
+  EXPECT_EQ(s[1], 0.5F);
+  EXPECT_EQ(s[2], 1.0F);
+  EXPECT_LE(s[3], 1e-37F);
+}
+
+/// Calls fn(block begin, block width) for the column blocks of a matrix.
+template <class Fn>
+void for_blocks(std::int64_t columns, std::int64_t block, const Fn& fn) {
+  for (std::int64_t c = 0; c < columns; c += block) fn(c, std::min(block, columns - c));
+}
+
+TEST(VectorMath, DenseProductsEqualPlainOnes) {
+  std::mt19937 random(1);
+  std::uniform_int_distribution<int> small(-8, 8);
+  for (std::int64_t columns : {1, 63, 64, 65, 200}) {
+    constexpr std::int64_t kRows = 19, kCount = 3;
+    std::vector<float> matrix(static_cast<std::size_t>(kRows * columns)), x(kRows * kCount);
+    for (float& v : matrix) v = static_cast<float>(small(random));
+    for (float& v : x) v = static_cast<float>(small(random));
+    std::vector<float> y(static_cast<std::size_t>(columns * kCount), 1.0F);
+    add_vecmat(x.data(), kRows, kCount, matrix.data(), kRows, columns, y.data(), columns);
+    for_blocks(columns, kDenseBlock, [&](std::int64_t first, std::int64_t width) {
+      for (std::int64_t b = 0; b < kCount; ++b) {
+        for (std::int64_t c = 0; c < width; ++c) {
+          float sum = 1;
+          for (std::int64_t r = 0; r < kRows; ++r) {
+            sum += x[static_cast<std::size_t>(b * kRows + r)] *
+                   matrix[static_cast<std::size_t>(first * kRows + r * width + c)];
+          }
+          EXPECT_EQ(y[static_cast<std::size_t>(b * columns + first + c)], sum);
+        }
+      }
+    });
+  }
+}
+
+TEST(VectorMath, IntegerProductsAreExactOverTheWholeRange) {
+  std::mt19937 random(2);
+  for (int least : {-128, -127}) {
+    std::uniform_int_distribution<int> any(least, 127), extreme(0, 3);
+    for (std::int64_t columns : {5, 32, 33, 96}) {
+      constexpr std::int64_t kGroups = 9;
+      std::vector<std::int8_t> x(kGroups * 4), matrix(static_cast<std::size_t>(kGroups * 4 * columns));
+      std::vector<std::uint8_t> magnitudes;
+      const auto draw = [&](int low) { return static_cast<std::int8_t>(extreme(random) == 0 ? low : any(random)); };
+      for (std::int8_t& v : x)
+        magnitudes.push_back(static_cast<std::uint8_t>(std::abs(static_cast<int>(v = draw(-128)))));
+      for (std::int8_t& v : matrix) v = draw(least);
+      std::vector<std::int32_t> y(static_cast<std::size_t>(columns));
+      integer_vecmat({x.data(), magnitudes.data()}, matrix.data(), kGroups, columns, least == -128, y.data());
+      for_blocks(columns, kIntegerBlock, [&](std::int64_t first, std::int64_t width) {
+        for (std::int64_t c = 0; c < width; ++c) {
+          std::int32_t sum = 0;
+          for (std::int64_t i = 0; i < kGroups * 4; ++i) {
+            sum += x[static_cast<std::size_t>(i)] *
+                   matrix[static_cast<std::size_t>((first * kGroups + i / 4 * width + c) * 4 + i % 4)];
+          }
+          EXPECT_EQ(y[static_cast<std::size_t>(first + c)], sum);
+        }
+      });
+    }
+  }
+}
+
+TEST(VectorMath, QuantizesAsDynamicQuantizeLinear) {
+  const std::vector<float> x = {-1.0F, 0.0F, 0.5F, 2.0F, 1.999F};
+  std::int8_t values[5];
+  std::uint8_t magnitudes[5];
+  // The range [-1, 2]: scale 3/255, zero point 85.
+  const std::int32_t total = quantize_row(x.data(), 5, 3.0F / 255, 85, {values, magnitudes});
+  const int expected[] = {0, 85, 127, 255, 255};
+  std::int32_t sum = 0;
+  for (int i = 0; i < 5; ++i) {
+    EXPECT_EQ(values[i], expected[i] - 128);
+    EXPECT_EQ(magnitudes[i], std::abs(expected[i] - 128));
+    sum += values[i];
+  }
+  EXPECT_EQ(total, sum);
+}
+
+}  // namespace
+}  // namespace lathe::ops
