@@ -1,0 +1,127 @@
+// fold_scale_axis: scales and shifts move into weights and bias; where that would change a result it declines.
+#include <gtest/gtest.h>
+
+#include "tests/passes/pass_run.h"
+
+namespace lathe::passes {
+namespace {
+
+/// x -> `op` with weight w -> Mul by s -> Add of t.
+std::string scaled(const std::string& x, const std::string& op, const Shape& w, const Shape& s, const Shape& t) {
+  return "graph g(%x: " + x + ") {\n  %w = " + constant(w, 1) + "\n  %s = " + constant(s, 2) +
+         "\n  %t = " + constant(t, 3) + "\n  %c = " + op +
+         " @c\n  %m = Mul(%c, %s) @m\n  %y = Add(%t, %m) @y\n  return %y\n}";
+}
+
+TEST(FoldScaleAxis, BehindConvolution) {
+  const PassResult r = expect_same_results(
+      fold_scale_axis, scaled("f32[1,2,5,5]", "Conv(%x, %w)", {4, 2, 3, 3}, {4, 1, 1}, {1, 4, 1, 1}));
+  EXPECT_EQ(r.operators(), "Conv");
+  EXPECT_EQ(r.changes, 2U);
+}
+
+TEST(FoldScaleAxis, BehindConvolutionWithBias) {
+  const std::string text = "graph g(%x: f32[1,2,5,5]) {\n  %w = " + constant({3, 2, 2, 2}, 1) +
+                           "\n  %b = " + constant({3}, 4) + "\n  %s = " + constant({3, 1, 1}, 2) +
+                           "\n  %c = Conv(%x, %w, %b) @c\n  %y = Mul(%s, %c) @y\n  return %y\n}";
+  EXPECT_EQ(expect_same_results(fold_scale_axis, text).operators(), "Conv");
+}
+
+TEST(FoldScaleAxis, BehindGroupedAndDepthwiseConvolution) {
+  EXPECT_EQ(expect_same_results(fold_scale_axis,
+                                scaled("f32[2,4,5,5]", "Conv(%x, %w) {group = 2}", {6, 2, 3, 3}, {6, 1, 1}, {6, 1, 1}))
+                .operators(),
+            "Conv");
+  EXPECT_EQ(expect_same_results(fold_scale_axis, scaled("f32[1,4,5,5]", "Conv(%x, %w) {group = 4, pads = [1, 1, 1, 1]}",
+                                                        {4, 1, 3, 3}, {4, 1, 1}, {4, 1, 1}))
+                .operators(),
+            "Conv");
+}
+
+TEST(FoldScaleAxis, BehindTransposedConvolution) {
+  EXPECT_EQ(expect_same_results(fold_scale_axis,
+                                scaled("f32[1,3,4,4]", "ConvTranspose(%x, %w)", {3, 2, 2, 2}, {2, 1, 1}, {2, 1, 1}))
+                .operators(),
+            "ConvTranspose");
+  EXPECT_EQ(expect_same_results(fold_scale_axis, scaled("f32[1,4,4,4]", "ConvTranspose(%x, %w) {group = 2}",
+                                                        {4, 3, 2, 2}, {6, 1, 1}, {6, 1, 1}))
+                .operators(),
+            "ConvTranspose");
+}
+
+TEST(FoldScaleAxis, BehindMatMulOnlyTheScale) {
+  const PassResult r = expect_same_results(fold_scale_axis, scaled("f32[2,3,4]", "MatMul(%x, %w)", {4, 5}, {5}, {5}));
+  EXPECT_EQ(r.operators(), "MatMul Add");
+}
+
+TEST(FoldScaleAxis, AScalarScalesEveryChannel) {
+  EXPECT_EQ(
+      expect_same_results(fold_scale_axis, scaled("f32[1,2,5,5]", "Conv(%x, %w)", {4, 2, 3, 3}, {}, {1})).operators(),
+      "Conv");
+  EXPECT_EQ(expect_same_results(fold_scale_axis, scaled("f32[3,4]", "MatMul(%x, %w)", {4, 5}, {}, {5})).operators(),
+            "MatMul Add");
+}
+
+std::string in_front(const std::string& op, const Shape& w) {
+  return "graph g(%x: f32[1,4,5,5]) {\n  %w = " + constant(w, 1) + "\n  %s = " + constant({1, 4, 1, 1}, 2) +
+         "\n  %m = Mul(%x, %s) @m\n  %y = " + op + " @y\n  return %y\n}";
+}
+
+TEST(FoldScaleAxis, InFrontOfConvolution) {
+  const std::string pads = " {pads = [1, 1, 1, 1]}";
+  EXPECT_EQ(expect_same_results(fold_scale_axis, in_front("Conv(%m, %w)" + pads, {3, 4, 3, 3})).operators(), "Conv");
+  EXPECT_EQ(expect_same_results(fold_scale_axis, in_front("Conv(%m, %w) {group = 2}", {6, 2, 3, 3})).operators(),
+            "Conv");
+  EXPECT_EQ(expect_same_results(fold_scale_axis, in_front("Conv(%m, %w) {group = 4}", {4, 1, 2, 2})).operators(),
+            "Conv");
+}
+
+TEST(FoldScaleAxis, AShiftInFrontStaysBecauseOfThePadding) {
+  const std::string text = "graph g(%x: f32[1,2,3,3]) {\n  %w = " + constant({2, 2, 3, 3}, 1) +
+                           "\n  %t = " + constant({2, 1, 1}, 2) +
+                           "\n  %a = Add(%x, %t) @a\n  %y = Conv(%a, %w) {pads = [1, 1, 1, 1]} @y\n  return %y\n}";
+  EXPECT_EQ(expect_same_results(fold_scale_axis, text).operators(), "Add Conv");
+}
+
+TEST(FoldScaleAxis, DeclinesWhereTheIntermediateHasAnotherReader) {
+  const std::string text = "graph g(%x: f32[1,2,3,3]) {\n  %w = " + constant({2, 2, 3, 3}, 1) +
+                           "\n  %s = " + constant({2, 1, 1}, 2) +
+                           "\n  %c = Conv(%x, %w) @c\n  %y = Mul(%c, %s) @y\n  return %y, %c\n}";
+  EXPECT_EQ(expect_same_results(fold_scale_axis, text).operators(), "Conv Mul");
+}
+
+TEST(FoldScaleAxis, AWeightWithAnotherReaderKeepsItsValues) {
+  const std::string text =
+      "graph g(%x: f32[1,2,3,3]) {\n  %w = " + constant({2, 2, 3, 3}, 1) + "\n  %s = " + constant({2, 1, 1}, 2) +
+      "\n  %c = Conv(%x, %w) @c\n  %y = Mul(%c, %s) @y\n  %z = Conv(%x, %w) @z\n  return %y, %z\n}";
+  EXPECT_EQ(expect_same_results(fold_scale_axis, text).changes, 1U);
+}
+
+TEST(FoldScaleAxis, DeclinesWhereAScaleIsNotPerChannel) {
+  EXPECT_EQ(expect_same_results(fold_scale_axis, scaled("f32[1,2,5,5]", "Conv(%x, %w)", {4, 2, 3, 3}, {3}, {4, 1, 1}))
+                .operators(),
+            "Conv Mul Add");
+  EXPECT_EQ(expect_same_results(fold_scale_axis,
+                                scaled("f32[1,2,5,5]", "Conv(%x, %w)", {4, 2, 3, 3}, {1, 4, 3, 3}, {4, 1, 1}))
+                .operators(),
+            "Conv Mul Add");
+  EXPECT_EQ(expect_same_results(fold_scale_axis, scaled("f32[3,4]", "MatMul(%x, %w)", {4, 3}, {3, 1}, {3})).operators(),
+            "MatMul Mul Add");
+}
+
+TEST(FoldScaleAxis, DeclinesWhereAWeightWouldBecomeInfinite) {
+  const std::string text =
+      "graph g(%x: f32[1,1,2,2]) {\n  %w = constant f32[1,1,1,1] [1e30]\n  %s = constant f32[] [1e30]\n"
+      "  %c = Conv(%x, %w) @c\n  %y = Mul(%c, %s) @y\n  return %y\n}";
+  EXPECT_EQ(run_pass(fold_scale_axis, text).operators(), "Conv Mul");
+}
+
+TEST(FoldScaleAxis, DeclinesWhereTheWeightIsNoConstant) {
+  const std::string text =
+      "graph g(%x: f32[1,1,3,3], %w: f32[1,1,2,2]) {\n  %s = constant f32[] [2.0]\n"
+      "  %c = Conv(%x, %w) @c\n  %y = Mul(%c, %s) @y\n  return %y\n}";
+  EXPECT_EQ(expect_same_results(fold_scale_axis, text).operators(), "Conv Mul");
+}
+
+}  // namespace
+}  // namespace lathe::passes
