@@ -27,7 +27,8 @@ bool needs_handles(const ops::Graph& graph) {
   return false;
 }
 
-/// What passes may rely on: ranks, dtypes, which extents are 0 or 1, and which Reshapes only move dims of extent 1.
+/// What passes may rely on: ranks, dtypes, which extents are 0 or 1, which values follow from shapes (no group computes
+/// those), and which Reshapes only move dims of extent 1.
 std::string signature(const ops::Graph& graph) {
   std::string s;
   for (std::size_t v = 0; v < graph.value_count(); ++v) {
@@ -35,7 +36,7 @@ std::string signature(const ops::Graph& graph) {
     if (!fact) continue;
     s.push_back(static_cast<char>(fact->dtype));
     for (std::int64_t d : fact->shape) s.push_back(d == 0 ? '0' : d == 1 ? '1' : 'n');
-    s.push_back('.');
+    s.push_back(graph.value(static_cast<ops::ValueId>(v)).known ? 'k' : '.');
   }
   for (std::size_t n = 0; n < graph.node_count(); ++n) {
     const ops::Node& node = graph.node(static_cast<ops::NodeId>(n));
