@@ -1,0 +1,159 @@
+// Many threads, many shapes, one engine; loading and destroying beside runs; one plan for all who ask at once.
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <barrier>
+#include <thread>
+#include <vector>
+
+#include "tests/support/engine_of.h"
+
+namespace lathe::tests {
+namespace {
+
+constexpr int kThreads = 8;
+
+/// Runs `body(thread)` on kThreads threads that start together.
+template <class Body>
+void on_many_threads(Body&& body) {
+  std::barrier start(kThreads);
+  std::vector<std::jthread> threads;
+  for (int t = 0; t < kThreads; ++t) {
+    threads.emplace_back([&, t] {
+      start.arrive_and_wait();
+      body(t);
+    });
+  }
+}
+
+/// y = relu(x @ w + 1): one contraction and what follows it.
+onnx::ModelSpec small_network() {
+  std::vector<float> w(16 * 8, 0.5F);
+  return {.graph = {.nodes = {{"MatMul", {"x", "w"}, {"m"}, {}, "product"},
+                              {"Add", {"m", "one"}, {"a"}, {}, "shift"},
+                              {"Relu", {"a"}, {"y"}, {}, "relu"}},
+                    .inputs = {onnx::value("x", DType::f32, {"n", 16})},
+                    .outputs = {onnx::value("y", DType::f32, {"n", 8})},
+                    .initializers = {onnx::tensor("w", {16, 8}, w), onnx::tensor("one", {}, std::vector<float>{1})}}};
+}
+
+Tensor filled(const Shape& shape, float value) {
+  Tensor t(DType::f32, shape);
+  for (float& v : t.mutable_view<float>()) v = value;
+  return t;
+}
+
+/// Whether every element of the network's output is right for inputs of `value`.
+bool right(const Tensor& y, std::int64_t n, float value) {
+  if (!(y.shape() == Shape{n, 8})) return false;
+  for (float v : y.view<float>()) {
+    if (v != 8 * value + 1) return false;
+  }
+  return true;
+}
+
+class EngineThreads : public testing::TestWithParam<int> {};
+
+TEST_P(EngineThreads, ManyShapesThroughOneEngine) {
+  const Engine engine = engine_of(small_network(), {.threads = GetParam()});
+  std::atomic<int> wrong = 0;
+  on_many_threads([&](int t) {
+    for (int i = 0; i < 40; ++i) {
+      const std::int64_t n = 1 + (i * 7 + t * 3) % 23;
+      const auto value = static_cast<float>(t + i % 4);
+      const Result<Outputs> out = engine.try_run(filled({n, 16}, value));
+      wrong += !out.ok() || !right((*out)[0].tensor(), n, value);
+    }
+  });
+  EXPECT_EQ(wrong, 0);
+}
+
+TEST_P(EngineThreads, ASmallCacheEvictsWhatOthersRun) {
+  const Engine engine = engine_of(small_network(), {.threads = GetParam(), .cache_bytes = 1});
+  std::atomic<int> wrong = 0;
+  on_many_threads([&](int t) {
+    for (int i = 0; i < 20; ++i) {
+      const std::int64_t n = 2 + (i + t) % 5;
+      const Result<Outputs> out = engine.try_run(filled({n, 16}, 1));
+      wrong += !out.ok() || !right((*out)[0].tensor(), n, 1);
+      if (i % 8 == 0) engine.trim();
+    }
+  });
+  EXPECT_EQ(wrong, 0);
+  EXPECT_GT(engine.cache_stats().evictions, 0U);
+}
+
+TEST_P(EngineThreads, ASessionEach) {
+  const Engine engine = engine_of(small_network(), {.threads = GetParam()});
+  std::atomic<int> wrong = 0;
+  on_many_threads([&](int t) {
+    Session session = engine.session();
+    const std::int64_t n = 3 + t % 3;
+    Tensor x = filled({n, 16}, static_cast<float>(t));
+    Tensor y(DType::f32, {n, 8});
+    session.bind_input("x", x);
+    session.bind_output("y", y);
+    session.prepare();
+    for (int i = 0; i < 50; ++i) {
+      wrong += !session.try_run().ok() || !right(y, n, static_cast<float>(t));
+    }
+  });
+  EXPECT_EQ(wrong, 0);
+}
+
+INSTANTIATE_TEST_SUITE_P(PerRun, EngineThreads, testing::Values(1, 2), testing::PrintToStringParamName());
+
+TEST(EngineOnThreads, OnePlanForAllWhoAskAtOnce) {
+  const Engine engine = engine_of(small_network());
+  on_many_threads([&](int) { static_cast<void>(engine.try_run(filled({5, 16}, 1))); });
+  const CacheStats stats = engine.cache_stats();
+  EXPECT_EQ(stats.plans, 1U);
+  EXPECT_EQ(stats.structures, 1U);
+  EXPECT_EQ(stats.structure_hits, 0U);
+  const Engine alone = engine_of(small_network());
+  static_cast<void>(alone.run(filled({5, 16}, 1)));
+  EXPECT_EQ(stats.passes_run, alone.cache_stats().passes_run);
+}
+
+TEST(EngineOnThreads, LoadingAndDestroyingBesideRuns) {
+  const Engine shared = engine_of(small_network(), {.threads = 2});
+  std::atomic<int> wrong = 0;
+  on_many_threads([&](int t) {
+    for (int i = 0; i < 6; ++i) {
+      if (t % 2 == 0) {
+        Outputs kept;
+        {
+          const Engine own = engine_of(small_network(), {.threads = 2});
+          kept = own.run(filled({i + 1, 16}, 2));
+        }
+        wrong += !right(kept[0].tensor(), i + 1, 2);
+      } else {
+        const Result<Outputs> out = shared.try_run(filled({t + i, 16}, 3));
+        wrong += !out.ok() || !right((*out)[0].tensor(), t + i, 3);
+      }
+    }
+  });
+  EXPECT_EQ(wrong, 0);
+}
+
+TEST(EngineOnThreads, ErrorsAndCancelledRunsBesideGoodOnes) {
+  const Engine engine = engine_of(small_network(), {.threads = 2});
+  std::atomic<int> wrong = 0;
+  on_many_threads([&](int t) {
+    for (int i = 0; i < 20; ++i) {
+      if (t % 2 == 0) {
+        wrong += engine.try_run(Tensor(DType::f32, {2, 15})).ok();
+        std::stop_source source;
+        source.request_stop();
+        wrong += engine.try_run(filled({2, 16}, 1), {.stop = source.get_token()}).ok();
+      } else {
+        const Result<Outputs> out = engine.try_run(filled({4, 16}, 1));
+        wrong += !out.ok() || !right((*out)[0].tensor(), 4, 1);
+      }
+    }
+  });
+  EXPECT_EQ(wrong, 0);
+}
+
+}  // namespace
+}  // namespace lathe::tests

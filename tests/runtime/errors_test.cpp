@@ -1,0 +1,344 @@
+// What callers and models get wrong gives a clear error, and the engine works on afterwards.
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <filesystem>
+#include <fstream>
+#include <stop_token>
+#include <thread>
+
+#include "tests/support/engine_of.h"
+#include "tests/support/real_models.h"
+
+namespace lathe::tests {
+namespace {
+
+using namespace std::chrono_literals;
+
+/// Expects an error of that code whose message has all of `parts`.
+template <class T>
+void expect_error(const Result<T>& result, ErrorCode code, std::initializer_list<std::string> parts) {
+  ASSERT_FALSE(result.ok()) << "no error";
+  EXPECT_EQ(to_string(result.error().code), to_string(code)) << result.error().message;
+  for (const std::string& part : parts)
+    EXPECT_NE(result.error().message.find(part), std::string::npos) << result.error().message << "\nlacks " << part;
+}
+
+/// y = Gather(table, index): f32[rows] by i64[n].
+onnx::ModelSpec lookup() {
+  return {.graph = {.nodes = {{"Gather", {"table", "index"}, {"y"}, {}, "look_up"}},
+                    .inputs = {onnx::value("table", DType::f32, {"rows"}), onnx::value("index", DType::i64, {"n"})},
+                    .outputs = {onnx::value("y", DType::f32, {"n"})}}};
+}
+
+class WrongInputs : public testing::Test {
+ protected:
+  void SetUp() override { expect_usable(); }
+  void TearDown() override { expect_usable(); }
+  void expect_usable() const {
+    const Outputs out = engine_.run(good());
+    EXPECT_EQ(out[0].view<float>()[1], 30.0F);
+  }
+  static Inputs good() { return {{"table", table()}, {"index", Tensor::from<std::int64_t>({0, -1}, {2})}}; }
+  static Tensor table() { return Tensor::from<float>({10, 20, 30}, {3}); }
+
+  const Engine engine_ = engine_of(lookup());
+};
+
+TEST_F(WrongInputs, UnknownName) {
+  expect_error(engine_.try_run({{"tabel", table()}}), ErrorCode::not_found, {"'tabel'", "'table', 'index'"});
+}
+
+TEST_F(WrongInputs, Missing) {
+  expect_error(engine_.try_run({{"table", table()}}), ErrorCode::invalid_argument, {"'index'", "i64[n]", "missing"});
+}
+
+TEST_F(WrongInputs, GivenTwice) {
+  expect_error(engine_.try_run({{"table", table()}, {"table", table()}, {"index", Tensor(DType::i64, {1})}}),
+               ErrorCode::invalid_argument, {"'table'", "twice"});
+}
+
+TEST_F(WrongInputs, Dtype) {
+  expect_error(engine_.try_run({{"table", table()}, {"index", table()}}), ErrorCode::invalid_argument,
+               {"'index'", "i64", "f32"});
+}
+
+TEST_F(WrongInputs, Rank) {
+  expect_error(engine_.try_run({{"table", Tensor(DType::f32, {3, 1})}, {"index", Tensor(DType::i64, {1})}}),
+               ErrorCode::invalid_argument, {"'table'", "f32[rows]", "3,1"});
+}
+
+TEST_F(WrongInputs, NoName) { expect_error(engine_.try_run(table()), ErrorCode::invalid_argument, {"name"}); }
+
+TEST_F(WrongInputs, UndefinedTensor) {
+  expect_error(engine_.try_run({{"table", Tensor()}, {"index", Tensor(DType::i64, {1})}}), ErrorCode::invalid_argument,
+               {"'table'"});
+}
+
+TEST_F(WrongInputs, UnknownOutputWanted) {
+  expect_error(engine_.try_run(good(), {.outputs = {"z"}}), ErrorCode::not_found, {"'z'", "'y'"});
+}
+
+TEST_F(WrongInputs, IndexOutOfRange) {
+  for (std::int64_t index : {3, -4}) {
+    expect_error(engine_.try_run({{"table", table()}, {"index", Tensor::from<std::int64_t>({0, index}, {2})}}),
+                 ErrorCode::out_of_range, {"Gather", "look_up", std::to_string(index), "3"});
+  }
+}
+
+TEST_F(WrongInputs, PrepareNamesWhatIsWrong) {
+  expect_error(engine_.try_prepare({{"tabel", {3}}}), ErrorCode::not_found, {"'tabel'"});
+  expect_error(engine_.try_prepare({{"table", {-3}}, {"index", {1}}}), ErrorCode::invalid_argument, {"'table'", "-3"});
+  expect_error(engine_.try_prepare({{"table", {3}}}), ErrorCode::invalid_argument, {"'index'"});
+}
+
+TEST(WrongInput, FixedDimOfARealModel) {
+  const Engine engine = Engine::load(model_path("rl-ppo-g1"), {.threads = 1});
+  expect_error(engine.try_run(Tensor(DType::f32, {1, 99})), ErrorCode::invalid_argument,
+               {"'actor_obs'", "f32[1,100]", "1,99"});
+}
+
+TEST(WrongInput, ShapesThatDoNotBroadcast) {
+  const Engine engine =
+      engine_of({.graph = {.nodes = {{"Add", {"a", "b"}, {"y"}, {}, "sum"}},
+                           .inputs = {onnx::value("a", DType::f32, {"n"}), onnx::value("b", DType::f32, {"m"})},
+                           .outputs = {onnx::value("y", DType::f32, {"n"})}}});
+  expect_error(engine.try_run({{"a", Tensor(DType::f32, {3})}, {"b", Tensor(DType::f32, {4})}}),
+               ErrorCode::invalid_model, {"sum", "3", "4"});
+  EXPECT_EQ(engine.run({{"a", Tensor(DType::f32, {3})}, {"b", Tensor(DType::f32, {1})}})[0].shape(), (Shape{3}));
+}
+
+TEST(WrongInput, ShapesThatOverflow) {
+  const Engine engine =
+      engine_of({.graph = {.nodes = {{"Expand", {"x", "shape"}, {"y"}, {}, "blow_up"}},
+                           .inputs = {onnx::value("x", DType::f32, {1}), onnx::value("shape", DType::i64, {3})},
+                           .outputs = {onnx::value("y", DType::f32, {"a", "b", "c"})}}});
+  const std::int64_t huge = std::int64_t{1} << 40;
+  const auto with = [](std::int64_t a, std::int64_t b, std::int64_t c) {
+    return Inputs{{"x", Tensor(DType::f32, {1})}, {"shape", Tensor::from<std::int64_t>({a, b, c}, {3})}};
+  };
+  const Result<Outputs> out = engine.try_run(with(huge, huge, huge));
+  ASSERT_FALSE(out.ok());
+  EXPECT_NE(out.error().message.find("blow_up"), std::string::npos) << out.error().message;
+  EXPECT_EQ(engine.run(with(2, 3, 4))[0].shape(), (Shape{2, 3, 4}));
+}
+
+/// A loop that counts up.
+Engine counting(const EngineOptions& options = {.threads = 1}) {
+  return engine_of(loop_model({{"Add", {"a", "x"}, {"b"}, {}, "count"}, go_on()}, {1}, {1}), options);
+}
+Inputs count_to(std::int64_t trips) {
+  return {{"trips", Tensor::scalar(trips)}, {"start", Tensor(DType::f32, {1})}, {"x", Tensor::from<float>({1}, {1})}};
+}
+constexpr std::int64_t kForever = std::int64_t{1} << 60;
+
+TEST(Cancellation, BeforeARun) {
+  const Engine engine = counting();
+  std::stop_source source;
+  source.request_stop();
+  expect_error(engine.try_run(count_to(3), {.stop = source.get_token()}), ErrorCode::cancelled, {"cancelled"});
+  EXPECT_EQ(engine.run(count_to(3))[0].view<float>()[0], 3.0F);
+}
+
+TEST(Cancellation, OfAnEndlessLoop) {
+  const Engine engine = counting();
+  std::stop_source source;
+  std::jthread canceller([&] {
+    std::this_thread::sleep_for(30ms);
+    source.request_stop();
+  });
+  expect_error(engine.try_run(count_to(kForever), {.stop = source.get_token()}), ErrorCode::cancelled, {"cancelled"});
+  EXPECT_EQ(engine.run(count_to(3))[0].view<float>()[0], 3.0F);
+}
+
+TEST(Cancellation, ByDeadline) {
+  const Engine engine = counting();
+  const auto start = std::chrono::steady_clock::now();
+  expect_error(engine.try_run(count_to(kForever), {.deadline = start + 30ms}), ErrorCode::deadline_exceeded,
+               {"deadline"});
+  EXPECT_GE(std::chrono::steady_clock::now() - start, 30ms);
+  expect_error(engine.try_run(count_to(1), {.deadline = start}), ErrorCode::deadline_exceeded, {"deadline"});
+  EXPECT_EQ(engine.run(count_to(3), {.deadline = std::chrono::steady_clock::now() + 1h})[0].view<float>()[0], 3.0F);
+}
+
+TEST(Cancellation, OfASession) {
+  Session session = counting().session();
+  const auto deadline = std::chrono::steady_clock::now() + 20ms;
+  expect_error(session.try_run(count_to(kForever), {.deadline = deadline}), ErrorCode::deadline_exceeded, {"deadline"});
+  session.run(count_to(4));
+  EXPECT_EQ(session.output("y").view<float>()[0], 4.0F);
+}
+
+TEST(MemoryLimit, ARunThatNeedsMoreFailsAndSmallerOnesGoOn) {
+  const Engine engine = engine_of(scale_and_shift(), {.threads = 1, .memory_bytes = 1 << 20});
+  expect_error(engine.try_run(Tensor(DType::f32, {1 << 20})), ErrorCode::limit_exceeded, {"memory_bytes", "1048576"});
+  EXPECT_EQ(engine.run(Tensor(DType::f32, {1000}))[0].view<float>()[999], 1.0F);
+}
+
+TEST(MemoryLimit, ALoopThatGrowsWithoutEndFails) {
+  const Engine engine =
+      engine_of(loop_model({{"Concat", {"a", "a"}, {"b"}, {onnx::attr("axis", 0)}, "double"}, go_on()}, {"n"}, {1}),
+                {.threads = 1, .memory_bytes = 1 << 20});
+  const auto doubled = [](std::int64_t trips) {
+    return Inputs{{"trips", Tensor::scalar(trips)}, {"start", Tensor(DType::f32, {1})}, {"x", Tensor(DType::f32, {1})}};
+  };
+  expect_error(engine.try_run(doubled(kForever)), ErrorCode::limit_exceeded, {"memory_bytes"});
+  EXPECT_EQ(engine.run(doubled(5))[0].shape(), (Shape{32}));
+}
+
+TEST(MemoryLimit, ResultsGiveTheirMemoryBack) {
+  const Engine engine = engine_of(scale_and_shift(), {.threads = 1, .memory_bytes = 1 << 20});
+  const std::size_t before = engine.memory().arenas;
+  for (int i = 0; i < 100; ++i) static_cast<void>(engine.run(Tensor(DType::f32, {50'000})));
+  engine.trim();
+  EXPECT_EQ(engine.memory().arenas, before);
+}
+
+/// Counts what it hands out, and refuses more than `limit` bytes at a time.
+class CountingAllocator final : public Allocator {
+ public:
+  explicit CountingAllocator(std::size_t limit) : limit_(limit) {}
+  void* allocate(std::size_t bytes, std::size_t alignment) noexcept override {
+    if (bytes > limit_) return nullptr;
+    held += bytes;
+    ++calls;
+    return std::aligned_alloc(alignment, bytes);
+  }
+  void release(void* memory, std::size_t bytes, std::size_t) noexcept override {
+    held -= bytes;
+    std::free(memory);
+  }
+  std::size_t held = 0;
+  int calls = 0;
+
+ private:
+  std::size_t limit_;
+};
+
+TEST(ApplicationAllocator, GivesTheMemoryAndGetsItBack) {
+  const auto allocator = std::make_shared<CountingAllocator>(1 << 20);
+  {
+    const Engine engine = engine_of(scale_and_shift(), {.threads = 1, .allocator = allocator});
+    const Outputs out = engine.run(Tensor(DType::f32, {1000}));
+    EXPECT_GT(allocator->calls, 0);
+    EXPECT_GE(allocator->held, out[0].tensor().bytes());
+    expect_error(engine.try_run(Tensor(DType::f32, {1 << 20})), ErrorCode::out_of_memory, {"4194304"});
+    EXPECT_EQ(engine.run(Tensor(DType::f32, {10}))[0].view<float>()[9], 1.0F);
+  }
+  EXPECT_EQ(allocator->held, 0U);
+}
+
+TEST(WrongOptions, AreNamed) {
+  const std::string bytes = onnx::model(scale_and_shift());
+  expect_error(try_engine_of(bytes, {.threads = -1}), ErrorCode::invalid_argument, {"threads", "-1"});
+  expect_error(try_engine_of(bytes, {.backends = {"cuda"}}), ErrorCode::invalid_argument, {"'cuda'", "onednn"});
+  expect_error(try_engine_of(bytes, {}, {.formats = {"tflite"}}), ErrorCode::unsupported, {"none is allowed"});
+}
+
+TEST(DamagedModel, TruncatedAnywhere) {
+  std::string bytes;
+  {
+    std::ifstream file(model_path("surface-mlp"), std::ios::binary);
+    bytes.assign(std::istreambuf_iterator<char>(file), {});
+  }
+  ASSERT_GT(bytes.size(), 1000U);
+  for (std::size_t i = 0; i < 40; ++i) {
+    const Result<Engine> engine = try_engine_of(bytes.substr(0, bytes.size() * i / 40));
+    ASSERT_FALSE(engine.ok()) << i << "/40 of the file loads";
+    EXPECT_FALSE(engine.error().message.empty());
+    EXPECT_NE(to_string(engine.error().code), "internal") << engine.error().message;
+  }
+}
+
+TEST(DamagedModel, Cycle) {
+  expect_error(try_engine_of(onnx::model(
+                   {.graph = {.nodes = {{"Add", {"x", "b"}, {"a"}, {}, "first"}, {"Neg", {"a"}, {"b"}, {}, "second"}},
+                              .inputs = {onnx::value("x", DType::f32, {1})},
+                              .outputs = {onnx::value("a", DType::f32, {1})}}})),
+               ErrorCode::invalid_model, {"cycle", "first"});
+}
+
+TEST(DamagedModel, OperatorsThatDoNotExistAreListedAtOnce) {
+  expect_error(try_engine_of(
+                   onnx::model({.graph = {.nodes = {{"Fold", {"x"}, {"a"}, {}, "n1"}, {"Spin", {"a"}, {"b"}, {}, "n2"}},
+                                          .inputs = {onnx::value("x", DType::f32, {1})},
+                                          .outputs = {onnx::value("b", DType::f32, {1})}}})),
+               ErrorCode::unsupported, {"Fold", "n1", "Spin", "n2"});
+}
+
+TEST(DamagedModel, NoSuchFile) {
+  expect_error(Engine::try_load("nothing/at/all.onnx"), ErrorCode::not_found, {"nothing/at/all.onnx"});
+}
+
+/// A model whose weight lies in the file `location`.
+onnx::Bytes with_external_weight(const std::string& location) {
+  const auto entry = [](const std::string& key, const std::string& value) {
+    return onnx::message([&](auto& w) {
+      w.add_string(1, key);
+      w.add_string(2, value);
+    });
+  };
+  const onnx::Bytes weight = onnx::message([&](auto& w) {
+    w.add_int64(1, 2);
+    w.add_int32(2, DType::f32);
+    w.add_string(8, "w");
+    w.add_message(13, entry("location", location));
+    w.add_int32(14, 1);
+  });
+  return onnx::model({.graph = {.nodes = {{"Add", {"x", "w"}, {"y"}, {}, "sum"}},
+                                .inputs = {onnx::value("x", DType::f32, {2})},
+                                .outputs = {onnx::value("y", DType::f32, {2})},
+                                .initializers = {weight}}});
+}
+
+TEST(ExternalData, StaysInsideTheModelsFolder) {
+  namespace fs = std::filesystem;
+  const fs::path folder = fs::path(testing::TempDir()) / "lathe_external_data";
+  fs::create_directories(folder / "model");
+  const std::vector<float> weight = {5, 6};
+  const auto write = [](const fs::path& path, const void* data, std::size_t size) {
+    std::ofstream(path, std::ios::binary).write(static_cast<const char*>(data), static_cast<std::streamsize>(size));
+  };
+  write(folder / "secret.bin", weight.data(), 8);
+  write(folder / "model" / "weight.bin", weight.data(), 8);
+  fs::remove(folder / "model" / "link.bin");
+  fs::create_symlink(folder / "secret.bin", folder / "model" / "link.bin");
+  const auto load = [&](const std::string& location) {
+    const onnx::Bytes model = with_external_weight(location);
+    write(folder / "model" / "m.onnx", model.data(), model.size());
+    return Engine::try_load((folder / "model" / "m.onnx").string(), {.threads = 1});
+  };
+  const Result<Engine> inside = load("weight.bin");
+  ASSERT_TRUE(inside.ok()) << inside.error().message;
+  EXPECT_EQ(inside->run(Tensor(DType::f32, {2}))[0].view<float>()[1], 6.0F);
+  for (const std::string& location :
+       {std::string("../secret.bin"), (folder / "secret.bin").string(), std::string("link.bin")}) {
+    const Result<Engine> engine = load(location);
+    ASSERT_FALSE(engine.ok()) << location;
+    EXPECT_NE(engine.error().message.find(location), std::string::npos) << engine.error().message;
+  }
+  fs::remove_all(folder);
+}
+
+TEST(ExternalData, ComesFromCompanionsInMemory) {
+  const float weight[] = {7, 8};
+  const auto bytes = std::as_bytes(std::span(weight));
+  const Result<Engine> engine =
+      try_engine_of(with_external_weight("w.bin"), {.threads = 1}, {.companions = {{"w.bin", bytes}}});
+  ASSERT_TRUE(engine.ok()) << engine.error().message;
+  EXPECT_EQ(engine->run(Tensor(DType::f32, {2}))[0].view<float>()[1], 8.0F);
+  EXPECT_FALSE(try_engine_of(with_external_weight("w.bin")).ok());
+}
+
+TEST(LoadLimit, OfNodesBytesAndTime) {
+  const std::string bytes = onnx::model(scale_and_shift());
+  LoadOptions nodes;
+  nodes.limits.nodes = 1;
+  expect_error(try_engine_of(bytes, {}, nodes), ErrorCode::limit_exceeded, {"1"});
+  LoadOptions size;
+  size.limits.bytes = 10;
+  expect_error(try_engine_of(bytes, {}, size), ErrorCode::limit_exceeded, {"10"});
+}
+
+}  // namespace
+}  // namespace lathe::tests

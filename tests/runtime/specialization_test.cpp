@@ -1,0 +1,179 @@
+// New shapes of a known structure cost neither passes nor compilation, and the cache stays within its bound.
+#include <gtest/gtest.h>
+
+#include <numeric>
+
+#include "tests/support/engine_of.h"
+#include "tests/support/real_models.h"
+
+namespace lathe::tests {
+namespace {
+
+/// 51 different shapes of one structure: no extent is 0 or 1.
+std::vector<Shapes> shapes_of_one_structure(const std::string& model) {
+  std::vector<Shapes> list;
+  for (std::int64_t i = 0; i <= 50; ++i) {
+    const std::int64_t batch = 2 + i % 3;
+    const std::int64_t length = 9 + i;
+    if (model == "minilm-int8") {
+      Shapes shapes;
+      for (const char* name : {"input_ids", "attention_mask", "token_type_ids"})
+        shapes.push_back({name, {batch, length}});
+      list.push_back(shapes);
+    } else if (model == "ppocr-cls") {
+      list.push_back({{"x", {batch, 3, 40 + i, 50 + 3 * i}}});
+    } else if (model == "chars2vec") {
+      list.push_back({{"lstm_input", {batch, length, 59}}});
+    } else {
+      list.push_back({{"input", {batch + 3 * i, 6}}});
+    }
+  }
+  return list;
+}
+
+Inputs zeros(const Engine& engine, const Shapes& shapes) {
+  Inputs inputs;
+  for (const NamedShape& s : shapes) {
+    for (const ValueInfo& info : engine.inputs()) {
+      if (info.name == s.name) inputs.add(s.name, Tensor(info.dtype, s.shape));
+    }
+  }
+  return inputs;
+}
+
+class Structures : public testing::TestWithParam<const char*> {};
+
+TEST_P(Structures, FiftyNewShapesRunNoPassAndCompileNothing) {
+  const Engine engine = Engine::load(model_path(GetParam()), {.threads = 2});
+  const std::vector<Shapes> shapes = shapes_of_one_structure(GetParam());
+  static_cast<void>(engine.run(zeros(engine, shapes[0])));
+  const CacheStats before = engine.cache_stats();
+  EXPECT_GT(before.passes_run, 0U);
+  EXPECT_GT(before.structures, 0U);
+  for (std::size_t i = 1; i < shapes.size(); ++i) static_cast<void>(engine.run(zeros(engine, shapes[i])));
+  const CacheStats after = engine.cache_stats();
+  EXPECT_EQ(after.passes_run, before.passes_run);
+  EXPECT_EQ(after.kernels_compiled, before.kernels_compiled);
+  EXPECT_EQ(after.structures, before.structures);
+  EXPECT_GE(after.structure_hits, before.structure_hits + 50);
+  EXPECT_GE(after.plan_misses, before.plan_misses + 50);
+}
+
+INSTANTIATE_TEST_SUITE_P(Models, Structures, testing::Values("minilm-int8", "ppocr-cls", "chars2vec", "surface-mlp"),
+                         [](const auto& test) { return test_name(test.param); });
+
+TEST(Specialization, ASecondRunFindsItsPlan) {
+  const Engine engine = engine_of(scale_and_shift());
+  const Tensor x = Tensor::from<float>({1, 2, 3}, {3});
+  static_cast<void>(engine.run(x));
+  const CacheStats before = engine.cache_stats();
+  EXPECT_EQ(before.plans, 1U);
+  static_cast<void>(engine.run(x));
+  const CacheStats after = engine.cache_stats();
+  EXPECT_EQ(after.plans, 1U);
+  EXPECT_EQ(after.plan_misses, before.plan_misses);
+  EXPECT_EQ(after.structure_hits, before.structure_hits);
+}
+
+TEST(Specialization, ExtentsOfZeroAndOneAreStructuresOfTheirOwn) {
+  const Engine engine = engine_of(scale_and_shift());
+  for (std::int64_t n : {5, 1, 0, 7}) {
+    const Outputs out = engine.run(Tensor(DType::f32, {n}));
+    EXPECT_EQ(out[0].shape(), (Shape{n}));
+    for (float v : out[0].view<float>()) EXPECT_EQ(v, 1.0F);
+  }
+  EXPECT_EQ(engine.cache_stats().structures, 3U);
+  EXPECT_EQ(engine.cache_stats().structure_hits, 1U);
+}
+
+TEST(Specialization, PreparedShapesRunWithoutAMiss) {
+  const Engine engine = engine_of(scale_and_shift());
+  engine.prepare({{"x", {12}}});
+  const CacheStats before = engine.cache_stats();
+  EXPECT_EQ(before.plans, 1U);
+  static_cast<void>(engine.run(Tensor(DType::f32, {12})));
+  EXPECT_EQ(engine.cache_stats().plan_misses, before.plan_misses);
+  EXPECT_EQ(engine.cache_stats().kernels_compiled, before.kernels_compiled);
+}
+
+TEST(Specialization, CacheBytesBoundTheCache) {
+  constexpr std::size_t kLimit = 64 << 10;
+  const Engine engine = engine_of(scale_and_shift(), {.threads = 1, .cache_bytes = kLimit});
+  for (std::int64_t n = 2; n < 402; ++n) {
+    const Outputs out = engine.run(Tensor(DType::f32, {n}));
+    ASSERT_EQ(out[0].view<float>().back(), 1.0F);
+    ASSERT_LE(engine.cache_stats().bytes, kLimit);
+  }
+  EXPECT_GT(engine.cache_stats().evictions, 0U);
+  EXPECT_LT(engine.cache_stats().plans, 400U);
+}
+
+TEST(Specialization, TrimEmptiesTheCacheAndTheEngineGoesOn) {
+  const Engine engine = engine_of(scale_and_shift());
+  static_cast<void>(engine.run(Tensor(DType::f32, {4})));
+  EXPECT_GT(engine.memory().plans, 0U);
+  engine.trim();
+  EXPECT_EQ(engine.cache_stats().plans, 0U);
+  EXPECT_EQ(engine.cache_stats().bytes, 0U);
+  EXPECT_EQ(engine.memory().arenas, 0U);
+  EXPECT_EQ(engine.run(Tensor(DType::f32, {4}))[0].view<float>()[3], 1.0F);
+}
+
+TEST(Specialization, AValueThatGrowsTooLargeToBeKnownIsComputed) {
+  const Engine engine = engine_of({.graph = {.nodes = {{"Shape", {"x"}, {"shape"}},
+                                                       {"ConstantOfShape", {"shape"}, {"zeros"}},
+                                                       {"Add", {"x", "zeros"}, {"y"}}},
+                                             .inputs = {onnx::value("x", DType::f32, {"n"})},
+                                             .outputs = {onnx::value("y", DType::f32, {"n"})}}});
+  for (std::int64_t n : {10, 5000, 10, 20000, 4096, 4097}) {
+    Tensor x(DType::f32, {n});
+    for (float& v : x.mutable_view<float>()) v = 3;
+    const Outputs out = engine.run(x);
+    for (float v : out[0].view<float>()) ASSERT_EQ(v, 3.0F) << n;
+  }
+}
+
+/// The carried value gets x[i : i + 1] added, so that every iteration slices elsewhere.
+onnx::ModelSpec sum_by_slices() {
+  return loop_model({{"Reshape", {"i", "minus_one"}, {"from"}},
+                     {"Add", {"from", "one"}, {"to"}},
+                     {"Slice", {"x", "from", "to"}, {"piece"}, {}, "piece"},
+                     {"Add", {"a", "piece"}, {"b"}},
+                     go_on()},
+                    {1}, {"n"});
+}
+
+TEST(Specialization, ALoopThatSlicesByItsCounterBuildsAtMostTwo) {
+  onnx::ModelSpec spec = sum_by_slices();
+  spec.graph.initializers = {onnx::tensor("minus_one", {1}, onnx::Ints{-1}), onnx::tensor("one", {1}, onnx::Ints{1})};
+  const Engine engine = engine_of(spec);
+  constexpr std::int64_t kTrips = 10'000;
+  std::vector<float> x(kTrips);
+  std::iota(x.begin(), x.end(), 0.0F);
+  for (float& v : x) v = static_cast<float>(static_cast<int>(v) % 7);
+  const Outputs out = engine.run(
+      {{"trips", Tensor::scalar(kTrips)}, {"start", Tensor(DType::f32, {1})}, {"x", Tensor::from(x, {kTrips})}});
+  EXPECT_EQ(out[0].view<float>()[0], std::accumulate(x.begin(), x.end(), 0.0F));
+  EXPECT_LE(engine.cache_stats().plans, 2U);
+  EXPECT_LE(engine.cache_stats().plan_misses, 2U);
+  EXPECT_LE(engine.cache_stats().structures, 2U);
+}
+
+TEST(Specialization, ALoopThatAppendsStaysWithinItsCache) {
+  constexpr std::size_t kLimit = 128 << 10;
+  const Engine engine =
+      engine_of(loop_model({{"Concat", {"a", "x"}, {"b"}, {onnx::attr("axis", 0)}, "append"}, go_on()}, {"n"}, {2}),
+                {.threads = 1, .cache_bytes = kLimit});
+  const Outputs out = engine.run({{"trips", Tensor::scalar(std::int64_t{1000})},
+                                  {"start", Tensor(DType::f32, {0})},
+                                  {"x", Tensor::from<float>({1, 2}, {2})}});
+  EXPECT_EQ(out[0].shape(), (Shape{2000}));
+  EXPECT_EQ(out[0].view<float>()[1998], 1.0F);
+  EXPECT_EQ(out[0].view<float>()[1999], 2.0F);
+  EXPECT_LE(engine.cache_stats().bytes, kLimit);
+  EXPECT_GT(engine.cache_stats().evictions, 0U);
+  EXPECT_LE(engine.cache_stats().structures, 3U) << "a length of 0, of 1, and of more";
+}
+
+}  // namespace
+}  // namespace lathe::tests
