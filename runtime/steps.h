@@ -32,8 +32,8 @@ class LoopStep final : public Step {
   int parts_ = 1;
 };
 
-/// A plain C++ kernel. The node is copied, so that the step does not depend on the program. Values that are not row-major
-/// pass through row-major copies.
+/// A plain C++ kernel. The node is copied, so that the step does not depend on the program. Values that are not
+/// row-major pass through row-major copies.
 class PlainStep final : public Step {
  public:
   PlainStep(const ops::Graph& graph, ops::NodeId id);

@@ -50,7 +50,8 @@ class LATHE_API DType {
   /// Bits of one element in a tensor: 4 and 2 for the packed types; for strings, the size of the handle.
   [[nodiscard]] constexpr int bits() const {
     switch (code_) {
-      case undefined: return 0;
+      case undefined:
+        return 0;
       case boolean:
       case u8:
       case i8:
@@ -58,25 +59,33 @@ class LATHE_API DType {
       case f8e4m3fnuz:
       case f8e5m2:
       case f8e5m2fnuz:
-      case f8e8m0: return 8;
+      case f8e8m0:
+        return 8;
       case u16:
       case i16:
       case f16:
-      case bf16: return 16;
+      case bf16:
+        return 16;
       case f32:
       case u32:
-      case i32: return 32;
+      case i32:
+        return 32;
       case f64:
       case u64:
       case i64:
-      case c64: return 64;
-      case c128: return 128;
+      case c64:
+        return 64;
+      case c128:
+        return 128;
       case u4:
       case i4:
-      case f4e2m1: return 4;
+      case f4e2m1:
+        return 4;
       case u2:
-      case i2: return 2;
-      case string: return 256;
+      case i2:
+        return 2;
+      case string:
+        return 256;
     }
     return 0;
   }

@@ -16,8 +16,8 @@ struct Dim {
   std::string symbol;        ///< "batch", "sequence", …; empty where it has none
 };
 
-/// What a model declares of an input or output. For sequences, optionals and maps `dtype` and `dims` speak of the tensors
-/// inside.
+/// What a model declares of an input or output. For sequences, optionals and maps `dtype` and `dims` speak of the
+/// tensors inside.
 struct LATHE_API ValueInfo {
   enum class Kind : std::uint8_t { tensor, sequence, optional, map, optional_sequence };
 

@@ -142,10 +142,10 @@ struct Optional {
 class LATHE_API Value {
  public:
   Value() = default;
-  Value(Tensor tensor) : value_(std::move(tensor)) {}                                       // NOLINT
-  Value(Sequence sequence) : value_(std::make_shared<Sequence>(std::move(sequence))) {}     // NOLINT
-  Value(Optional optional) : value_(std::move(optional)) {}                                 // NOLINT
-  Value(Map map) : value_(std::make_shared<Map>(std::move(map))) {}                         // NOLINT
+  Value(Tensor tensor) : value_(std::move(tensor)) {}                                    // NOLINT
+  Value(Sequence sequence) : value_(std::make_shared<Sequence>(std::move(sequence))) {}  // NOLINT
+  Value(Optional optional) : value_(std::move(optional)) {}                              // NOLINT
+  Value(Map map) : value_(std::make_shared<Map>(std::move(map))) {}                      // NOLINT
 
   [[nodiscard]] bool is_tensor() const { return std::holds_alternative<Tensor>(value_); }
   [[nodiscard]] bool is_sequence() const { return std::holds_alternative<std::shared_ptr<Sequence>>(value_); }
