@@ -35,6 +35,11 @@ Constant* extremum(Type* t, DType dtype, bool largest) {
   return ConstantInt::get(t, v);
 }
 
+/// Before any element: later than every position for the first, earlier than every one for the last.
+Constant* no_position(Type* t, Reduction r) {
+  return is_last(r) ? Constant::getAllOnesValue(t) : ConstantInt::get(t, llvm::APInt::getSignedMaxValue(64));
+}
+
 }  // namespace
 
 void Emitter::list_accumulators(int s) {
@@ -75,10 +80,7 @@ Emitter::Values Emitter::initial_values() {
         values.push_back(extremum(t, dtype, wants_min(inst.reduction)));
     }
     if (!is_arg(inst.reduction)) continue;
-    // No position yet: later than any for the first, earlier than any for the last.
-    Type* positions = wide(b_.getInt64Ty(), lanes);
-    values.push_back(is_last(inst.reduction) ? Constant::getAllOnesValue(positions)
-                                             : ConstantInt::get(positions, llvm::APInt::getSignedMaxValue(64)));
+    values.push_back(no_position(wide(b_.getInt64Ty(), lanes), inst.reduction));
   }
   return values;
 }
@@ -212,7 +214,12 @@ void Emitter::finish_sweep(const Values& carried) {
     Value* index = parts[0].index;
     if (vec_inner_) std::tie(value, index) = fold_lanes(inst, value, index);
     if (!tails.empty()) std::tie(value, index) = combine(inst, value, index, tails[0].value, tails[0].index);
-    st_.value[this->slot(reduce, target)] = is_arg(inst.reduction) ? index : value;
+    if (is_arg(inst.reduction)) {
+      // Over no elements at all, the position is 0.
+      Value* none = no_position(index->getType(), inst.reduction);
+      value = b_.CreateSelect(b_.CreateICmpEQ(index, none), Constant::getNullValue(index->getType()), index);
+    }
+    st_.value[this->slot(reduce, target)] = value;
     st_.emitted[at(reduce)] = true;
   }
   // Splats for what follows stand here, outside its loops.

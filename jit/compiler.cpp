@@ -82,7 +82,7 @@ std::vector<void*> compile_jobs(Service& service, std::span<Job* const> jobs, co
                                 std::shared_ptr<const CodeModule>& code) {
   const Target& target = Target::host();
   const Machine machine = target.machine(options.max_vector_bits);
-  const auto target_machine = target.make_machine(jobs.front()->level);
+  auto target_machine = target.take_machine(jobs.front()->level);
   llvm::LLVMContext context;
   context.setDiscardValueNames(true);
   llvm::Module module("lathe", context);
@@ -94,7 +94,9 @@ std::vector<void*> compile_jobs(Service& service, std::span<Job* const> jobs, co
     emit_kernel(module, job->analysis, job->schedule, machine, job->symbol);
     names.push_back(job->symbol);
   }
-  Service::Linked linked = service.link(compile_module(module, *target_machine), names, options.gdb);
+  auto object = compile_module(module, *target_machine);
+  target.put_back(std::move(target_machine));
+  Service::Linked linked = service.link(std::move(object), names, options.gdb);
   if (options.perf_map) write_perf_map(names, linked.addresses);
   code = std::move(linked.module);
   return linked.addresses;
@@ -190,19 +192,19 @@ struct Compiler::State {
   }
 };
 
-Compiler::Compiler() : state_(std::make_unique<State>()) {}
+Compiler::Compiler(std::shared_ptr<State> state) : state_(std::move(state)) {}
 Compiler::~Compiler() = default;
 
 std::shared_ptr<Compiler> Compiler::get() {
   static std::mutex mutex;
-  static std::weak_ptr<Compiler> current;
+  static std::weak_ptr<State> current;
   const std::lock_guard lock(mutex);
-  std::shared_ptr<Compiler> compiler = current.lock();
-  if (compiler == nullptr) {
-    compiler = std::make_shared<Compiler>();
-    current = compiler;
+  std::shared_ptr<State> state = current.lock();
+  if (state == nullptr) {
+    state = std::make_shared<State>();
+    current = state;
   }
-  return compiler;
+  return std::shared_ptr<Compiler>(new Compiler(std::move(state)));
 }
 
 std::vector<Handle> Compiler::compile(std::span<const Kernel* const> kernels, const Options& options) {
@@ -234,8 +236,17 @@ std::vector<Handle> Compiler::compile(std::span<const Kernel* const> kernels, co
     }
   }
   if (!jobs.empty()) state_->compile_all(jobs, options);
+  // What callers hold keeps the cache alive; what the cache holds must not.
+  struct Held {
+    std::shared_ptr<State> state;
+    Handle kernel;
+  };
   std::vector<Handle> handles;
-  for (const auto& result : results) handles.push_back(result.get());
+  for (const auto& result : results) {
+    auto held = std::make_shared<Held>(Held{state_, result.get()});
+    const CompiledKernel* kernel = held->kernel.get();
+    handles.emplace_back(std::move(held), kernel);
+  }
   const std::lock_guard lock(state_->mutex);
   state_->sweep();
   return handles;

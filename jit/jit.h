@@ -45,15 +45,15 @@ struct Stats {
   std::int64_t code_bytes = 0;    ///< their objects' size
 };
 
-/// The process's compiler. One service stands behind all copies; it ends when the last Compiler and CompiledKernel do.
+/// The process's compiler. One cache and one service stand behind all of them; both end when the last Compiler and the
+/// last kernel that compile() gave do.
 class Compiler {
  public:
-  Compiler();
   ~Compiler();
   Compiler(const Compiler&) = delete;
   Compiler& operator=(const Compiler&) = delete;
 
-  /// The shared compiler, made on first use. Thread-safe.
+  /// A handle on the shared compiler, made on first use. Thread-safe.
   static std::shared_ptr<Compiler> get();
 
   /// Code for each kernel, in order; compiles those whose structure is not cached, many to a module. Thread-safe; a
@@ -65,7 +65,9 @@ class Compiler {
 
  private:
   struct State;
-  std::unique_ptr<State> state_;
+  explicit Compiler(std::shared_ptr<State> state);
+
+  std::shared_ptr<State> state_;
 };
 
 }  // namespace lathe::jit

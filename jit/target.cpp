@@ -64,6 +64,26 @@ std::unique_ptr<llvm::TargetMachine> Target::make_machine(llvm::CodeGenOptLevel 
   return std::unique_ptr<llvm::TargetMachine>(machine);
 }
 
+std::unique_ptr<llvm::TargetMachine> Target::take_machine(llvm::CodeGenOptLevel level) const {
+  {
+    const std::lock_guard lock(mutex_);
+    for (auto& machine : idle_) {
+      if (machine->getOptLevel() != level) continue;
+      std::swap(machine, idle_.back());
+      auto taken = std::move(idle_.back());
+      idle_.pop_back();
+      return taken;
+    }
+  }
+  return make_machine(level);
+}
+
+void Target::put_back(std::unique_ptr<llvm::TargetMachine> machine) const {
+  constexpr std::size_t kMostIdle = 4;
+  const std::lock_guard lock(mutex_);
+  if (idle_.size() < kMostIdle) idle_.push_back(std::move(machine));
+}
+
 std::unique_ptr<llvm::MemoryBuffer> compile_module(llvm::Module& module, llvm::TargetMachine& machine) {
 #ifndef NDEBUG
   std::string fault;

@@ -109,8 +109,9 @@ struct Data {
 };
 
 inline std::shared_ptr<const CompiledKernel> compiled(const loops::Kernel& k, const Options& options = {}) {
+  static const std::shared_ptr<Compiler> compiler = Compiler::get();
   const loops::Kernel* one[] = {&k};
-  return Compiler::get()->compile(one, options)[0];
+  return compiler->compile(one, options)[0];
 }
 
 inline std::int32_t run(const CompiledKernel& code, const loops::Kernel& k, const Data& data,

@@ -3,7 +3,7 @@
 
 #include <cstdint>
 #include <cstring>
-#include <functional>
+#include <limits>
 #include <string>
 #include <utility>
 #include <vector>

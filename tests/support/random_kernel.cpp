@@ -149,9 +149,11 @@ class Maker {
   DType dtype(int inst) const { return k_.insts[at(inst)].dtype; }
   int cast(int a, DType to) { return dtype(a) == to ? a : op(Op::cast, to, a); }
   int constant(DType dtype, double value) {
+    if (dtype == DType::boolean) value = value != 0 ? 1 : 0;
     return add({.op = Op::constant, .dtype = dtype, .imm = value, .imm_int = static_cast<std::int64_t>(value)});
   }
   int number(DType dtype, double value) {
+    if (dtype == DType::boolean) value = value != 0 ? 1 : 0;
     k_.numbers.push_back({value, static_cast<std::int64_t>(value)});
     return add({.op = Op::number, .dtype = dtype, .index = static_cast<int>(k_.numbers.size()) - 1});
   }
