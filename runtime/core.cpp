@@ -132,7 +132,10 @@ std::shared_ptr<void> DataMemory::allocate(std::size_t bytes) {
 }
 
 EngineCore::EngineCore(const EngineOptions& options)
-    : options_(options), plans_(options.cache_bytes), memory_(options.allocator, options.memory_bytes) {
+    : options_(options),
+      compiler_(jit::Compiler::get()),
+      plans_(options.cache_bytes),
+      memory_(options.allocator, options.memory_bytes) {
   if (options_.passes.empty()) {
     if (const char* environment = std::getenv("LATHE_PASSES")) options_.passes = environment;
   }
@@ -196,9 +199,9 @@ void EngineCore::run_passes(ops::Graph& graph, bool at_load, std::vector<passes:
 }
 
 std::shared_ptr<const Plan> EngineCore::make_plan(const Program& program) {
-  const jit::Stats before = jit::Compiler::get()->stats();
+  const jit::Stats before = compiler_->stats();
   auto plan = runtime::make_plan(program, build_);
-  const jit::Stats after = jit::Compiler::get()->stats();
+  const jit::Stats after = compiler_->stats();
   kernels_ += static_cast<std::uint64_t>(after.kernels_compiled - before.kernels_compiled);
   compile_microseconds_ += static_cast<std::uint64_t>((after.compile_ms - before.compile_ms) * 1000);
   return plan;

@@ -14,6 +14,7 @@
 #include <lathe/engine.h>
 #include <lathe/thread_pool.h>
 
+#include "jit/jit.h"
 #include "passes/pipeline.h"
 #include "runtime/program.h"
 
@@ -92,6 +93,7 @@ class EngineCore {
  private:
   EngineOptions options_;
   std::shared_ptr<ThreadPool> pool_;
+  std::shared_ptr<jit::Compiler> compiler_;  ///< the process's: its cache lives as long as somebody holds it
   PackedWeights packed_;
   passes::FoldedConstants folded_;
   BuildOptions build_;
