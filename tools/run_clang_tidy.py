@@ -66,7 +66,7 @@ def main():
     parser.add_argument("build")
     parser.add_argument("paths", nargs="*", help="only sources that start so")
     parser.add_argument("--jobs", type=int, default=os.cpu_count())
-    args = parser.parse_args()
+    args = parser.parse_intermixed_args()
     with open(f"{args.build}/compile_commands.json", encoding="utf-8") as f:
         commands = {os.path.relpath(entry["file"], ROOT): flags_of(entry) for entry in json.load(f)}
     cache = os.path.join(os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache"), "lathe", "tidy")
