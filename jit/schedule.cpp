@@ -105,7 +105,8 @@ class Chooser {
     }
     const auto lanes = static_cast<std::int64_t>(s_.lanes);
     const std::int64_t e = extent(d);
-    const double filled = static_cast<double>(e) / static_cast<double>((e + lanes - 1) / lanes * lanes);
+    const auto padded = (e + lanes - 1) / lanes * lanes;
+    const double filled = static_cast<double>(e) / static_cast<double>(padded);
     return cost / filled;
   }
   double inner_elements() const {

@@ -482,7 +482,7 @@ ValueId UpgradeContext::constant(const Draft& node, std::string_view what, Tenso
   return graph().add_constant(std::move(tensor), node.name + "/" + std::string(what));
 }
 
-ValueId UpgradeContext::ints(const Draft& node, std::string_view what, std::vector<std::int64_t> values) {
+ValueId UpgradeContext::ints(const Draft& node, std::string_view what, const std::vector<std::int64_t>& values) {
   return constant(node, what, Tensor::from(values, {static_cast<std::int64_t>(values.size())}));
 }
 

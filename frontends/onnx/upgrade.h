@@ -45,7 +45,7 @@ class UpgradeContext {
                     ops::Attributes attributes = {});
   /// A constant, named after the node.
   ops::ValueId constant(const Draft& node, std::string_view what, Tensor tensor);
-  ops::ValueId ints(const Draft& node, std::string_view what, std::vector<std::int64_t> values);
+  ops::ValueId ints(const Draft& node, std::string_view what, const std::vector<std::int64_t>& values);
   /// A float constant in the dtype of `like`.
   ops::ValueId number_like(const Draft& node, std::string_view what, double value, ops::ValueId like);
 };
