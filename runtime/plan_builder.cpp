@@ -312,7 +312,8 @@ class PlanBuilder {
     if (kernels.empty()) return;
     if (!options_.jit) {
       if (!options_.plain)
-        fail(ErrorCode::unsupported, "no backend that is switched on takes {} of the steps", kernels.size());
+        fail(ErrorCode::unsupported,
+             "{} of the steps need the backend 'jit' (or 'plain', slower), which is switched off", kernels.size());
       for (Item& item : items_) {
         if (item.loop) item.loop->finish_plain();
       }
