@@ -74,10 +74,13 @@ Facts infer_normalizer(const OpView& op) {
 std::vector<ValueId> lower_normalizer(const OpView& op, Builder& b) {
   const std::string_view norm = op.s("norm");
   const ValueId x = b.cast(op.id(0), DType::f32);
-  const ValueId size = norm == "MAX"  ? b.reduce("ReduceMax", b.op("Abs", {x}), {-1})
+  const ValueId size = norm == "MAX"  ? b.reduce("ReduceMax", x, {-1})
                        : norm == "L1" ? b.reduce("ReduceL1", x, {-1})
                                       : b.reduce("ReduceL2", x, {-1});
-  return {b.div(x, b.op("Max", {size, b.scalar(DType::f32, 1e-30)}))};  // a row of zeros stays one
+  // A row of zeros stays one.
+  const ValueId divisor =
+      b.op("Where", {b.op("Equal", {size, b.scalar(DType::f32, 0)}), b.scalar(DType::f32, 1), size});
+  return {b.div(x, divisor)};
 }
 
 // ---- Binarizer ----
@@ -177,7 +180,8 @@ void kernel_linear_classifier(KernelContext& ctx) {
     if (count != labels.count()) {
       const double score = scores[0];
       scores.resize(2);
-      label = classify_single(SingleScore::signed_score, transform, score, scores);
+      classify_single(SingleScore::probability, transform, score, scores);
+      label = score > 0 ? 1 : 0;
     } else {
       transform_scores(transform, scores);
     }

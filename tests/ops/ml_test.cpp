@@ -23,6 +23,7 @@ TEST(Features, ScaleAndNormalize) {
   expect_tensor(run("ai.onnx.ml::Normalizer", {x}, {{"norm", "L1"}}), DType::f32, {2, 2}, {3.0 / 7, 4.0 / 7, 0, 0});
   expect_tensor(run("ai.onnx.ml::Normalizer", {x}), DType::f32, {2, 2}, {0.75, 1, 0, 0});
   expect_tensor(run("ai.onnx.ml::Binarizer", {x}, {{"threshold", 3.0}}), DType::f32, {2, 2}, {0, 1, 0, 0});
+  expect_tensor(run("ai.onnx.ml::Normalizer", {floats({-2, -4}, {1, 2})}), DType::f32, {1, 2}, {1, 2});
   EXPECT_NE(refusal("ai.onnx.ml::Scaler", {x}, {{"offset", Numbers{1, 2, 3}}}).find("offset must have one value or 2"),
             std::string::npos);
 }
@@ -55,6 +56,47 @@ TEST(Features, EncodeCategories) {
                            {{"keys_floats", Numbers{kNan}}, {"values_strings", Strings{"nan"}}});
   EXPECT_EQ(names.view<std::string>()[0], "nan");
   EXPECT_EQ(names.view<std::string>()[1], "_Unused");
+}
+
+TEST(Svm, WeighsItsVectors) {
+  const Tensor x = floats({1, 2}, {1, 2});
+  const Attributes linear = {{"coefficients", Numbers{2, -1}},
+                             {"n_supports", std::int64_t{2}},
+                             {"rho", Numbers{0.5}},
+                             {"support_vectors", Numbers{1, 0, 0, 1}}};
+  expect_tensor(run("ai.onnx.ml::SVMRegressor", {x}, linear), DType::f32, {1, 1}, {0.5});
+  Attributes rbf = linear;
+  rbf.set("kernel_type", "RBF");
+  rbf.set("kernel_params", Numbers{0.5, 0, 0});
+  expect_tensor(run("ai.onnx.ml::SVMRegressor", {x}, rbf), DType::f32, {1, 1},
+                {2 * std::exp(-2.0) - std::exp(-1.0) + 0.5});
+  // Two classes with a vector each: the first wins where the score is positive.
+  Attributes two = {{"classlabels_strings", Strings{"a", "b"}},
+                    {"coefficients", Numbers{1, -1}},
+                    {"rho", Numbers{0}},
+                    {"support_vectors", Numbers{1, 0, 0, 1}},
+                    {"vectors_per_class", Ints{1, 1}}};
+  const auto y = run_op("ai.onnx.ml::SVMClassifier", {floats({2, 1, 0, 3}, {2, 2})}, two, 2);
+  EXPECT_EQ(y[0].view<std::string>()[0], "a");
+  EXPECT_EQ(y[0].view<std::string>()[1], "b");
+  two.set("prob_a", Numbers{-1});
+  two.set("prob_b", Numbers{0});
+  const double p = 1 / (1 + std::exp(-1.0));
+  const auto z = run_op("ai.onnx.ml::SVMClassifier", {floats({2, 1}, {1, 2})}, two, 2);
+  expect_tensor(z[1], DType::f32, {1, 2}, {p, 1 - p}, 1e-3);
+  EXPECT_NE(refusal("ai.onnx.ml::SVMRegressor", {x}, {{"coefficients", Numbers{1}}, {"rho", Numbers{0}}})
+                .find("coefficients must have 2 values"),
+            std::string::npos);
+}
+
+TEST(Maps, ZipAndMap) {
+  const auto rows =
+      run_op("ai.onnx.ml::ZipMap", {floats({0.25F, 0.75F}, {1, 2})}, {{"classlabels_strings", Strings{"no", "yes"}}});
+  ASSERT_EQ(rows[0].sequence().size(), 1U);
+  EXPECT_EQ(rows[0].sequence()[0].map().at(std::string("yes")).view<float>()[0], 0.75F);
+  const Attributes categories = {{"cats_int64s", Ints{7, 8}}, {"cats_strings", Strings{"a", "b"}}};
+  expect_tensor(run("ai.onnx.ml::CategoryMapper", {texts({"b", "x"}, {2})}, categories), DType::i64, {2}, {8, -1});
+  EXPECT_EQ(run("ai.onnx.ml::CategoryMapper", {longs({7, 9})}, categories).view<std::string>()[1], "_Unused");
 }
 
 TEST(Linear, ScoresAndClasses) {
