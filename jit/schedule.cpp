@@ -16,12 +16,10 @@ using loops::Reduction;
 
 std::size_t at(int i) { return static_cast<std::size_t>(i); }
 
-/// Extents enter a schedule by class only, so that few shapes of a structure need code of their own.
-std::int64_t extent_class(std::int64_t extent) {
-  if (extent < 4) return 1;
-  if (extent < 16) return 4;
-  return extent < 64 ? 16 : 64;
-}
+/// What a schedule takes every extent for. It never looks at the real ones, which reach the code as arguments: so one
+/// compilation serves every shape of a structure, and the order of a sum does not depend on the shapes that came
+/// before.
+constexpr std::int64_t kTypicalExtent = 64;
 
 class Chooser {
  public:
@@ -48,13 +46,12 @@ class Chooser {
     }
     if (s_.row_dim >= 0) s_.outer_order.erase(std::find(s_.outer_order.begin(), s_.outer_order.end(), s_.row_dim));
     s_.masked_tail = masked_tail();
-    s_.main_tile = !(s_.masked_tail && s_.unroll == 1 && extent(s_.vec_dim) < s_.lanes);
+    s_.main_tile = true;
     return s_;
   }
 
  private:
-  std::int64_t extent(int d) const { return extent_class(k_.extents[at(d)]); }
-  std::int64_t vectors() const { return std::max<std::int64_t>(1, extent(s_.vec_dim) / s_.lanes); }
+  std::int64_t vectors() const { return std::max<std::int64_t>(1, kTypicalExtent / s_.lanes); }
 
   template <class F>
   void for_live_loads(F&& f) const {
@@ -103,15 +100,11 @@ class Chooser {
       // Each row ends by folding its vectors, log2(lanes) steps.
       if (an_.live[i] && k_.insts[i].op == Op::reduce && d >= k_.outer) cost += 4.0 * s_.lanes / inner_elements();
     }
-    const auto lanes = static_cast<std::int64_t>(s_.lanes);
-    const std::int64_t e = extent(d);
-    const auto padded = (e + lanes - 1) / lanes * lanes;
-    const double filled = static_cast<double>(e) / static_cast<double>(padded);
-    return cost / filled;
+    return cost;
   }
   double inner_elements() const {
     double n = 1;
-    for (int d = k_.outer; d < k_.rank(); ++d) n *= static_cast<double>(extent(d));
+    for (int d = k_.outer; d < k_.rank(); ++d) n *= static_cast<double>(kTypicalExtent);
     return n;
   }
 
@@ -128,7 +121,7 @@ class Chooser {
     if (k_.inner > 0 || s_.lanes < 4 || s_.lanes > 16) return;
     for (int d = k_.outer - 1; d >= 0; --d) {
       for (int row = 0; row < k_.outer; ++row) {
-        if (row == d || extent(row) < s_.lanes) continue;
+        if (row == d) continue;
         const double cost = cost_along(d, row);
         if (cost < best * 0.98 && cost < cost_along(d, -1)) {
           s_.vec_dim = d;
@@ -176,8 +169,7 @@ class Chooser {
       s_.k_unroll = static_cast<int>(std::bit_floor(static_cast<unsigned>(std::min(4, budget / s_.unroll))));
       s_.k_split = true;
     }
-    const int last = s_.inner_order.empty() ? -1 : s_.inner_order.back();
-    if (last < 0 || extent(last) < 2 * s_.k_unroll) s_.k_unroll = 1;
+    if (s_.inner_order.empty()) s_.k_unroll = 1;
     if (s_.k_unroll == 1) s_.k_split = false;
   }
 
@@ -185,7 +177,7 @@ class Chooser {
   void choose_rows(int accumulators) {
     int best_shared = 0;
     for (int d = 0; d < k_.outer; ++d) {
-      if (d == s_.vec_dim || extent(d) < 4) continue;
+      if (d == s_.vec_dim) continue;
       int shared = 0;
       bool broadcast = false;
       for_live_loads([&](int inst, const Access&) {
