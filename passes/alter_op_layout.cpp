@@ -20,8 +20,6 @@ using ops::Node;
 using ops::NodeId;
 using ops::ValueId;
 
-bool is(const Node& node, std::string_view name) { return node.op->domain.empty() && node.op->name == name; }
-
 /// Whether two layouts order the dims that have several elements in the same way.
 bool same_order(const Shape& shape, const ops::Layout& a, const ops::Layout& b) {
   int q = 0;
@@ -73,9 +71,7 @@ class Layouts {
 
   void visit(NodeId id) {
     const Node& node = graph_.node(id);
-    const bool known = std::all_of(node.outputs.begin(), node.outputs.end(),
-                                   [&](ValueId v) { return v == kNone || graph_.value(v).known.has_value(); });
-    if (known || node.outputs.empty() || node.outputs[0] == kNone) return;
+    if (outputs_known(graph_, node) || node.outputs.empty() || node.outputs[0] == kNone) return;
     if ((is(node, "Conv") || is(node, "ConvTranspose")) && fact(node.inputs[0]).dtype == DType::f32) {
       if (!graph_.value(node.inputs[1]).is_constant() || fact(node.inputs[0]).rank() > 5) return rows(id);
       const ValueId x = node.inputs[0];

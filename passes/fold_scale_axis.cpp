@@ -22,8 +22,6 @@ using ops::Node;
 using ops::NodeId;
 using ops::ValueId;
 
-bool is(const Node& node, std::string_view name) { return node.op->domain.empty() && node.op->name == name; }
-
 class Folder {
  public:
   explicit Folder(ops::Graph& graph) : graph_(graph) {}

@@ -8,7 +8,7 @@
 #include <memory>
 #include <optional>
 
-#include "passes/pipeline.h"
+#include "passes/passes.h"
 
 namespace lathe::passes {
 namespace {
@@ -52,9 +52,7 @@ class Fuser {
 
   [[nodiscard]] Kind kind(NodeId id) const {
     const Node& n = graph_.node(id);
-    const bool known = std::all_of(n.outputs.begin(), n.outputs.end(),
-                                   [&](ValueId v) { return v == kNone || graph_.value(v).known.has_value(); });
-    if (known) return Kind::known;
+    if (outputs_known(graph_, n)) return Kind::known;
     if (!n.op->expr) return Kind::plain;
     if (n.op->is_view) return Kind::view;
     if (n.op->contraction) return Kind::contraction;
@@ -215,8 +213,7 @@ class Fuser {
       if (!fits_rows(out, merged.group)) return false;
     } else {
       if (shape(out).elements() != shape(merged.group.domain).elements()) return false;
-      if (!(shape(out) == shape(merged.group.domain)) && !same_dims(shape(out), shape(merged.group.domain)))
-        return false;
+      if (!same_but_for_ones(shape(out), shape(merged.group.domain))) return false;
     }
     if (!buildable(merged, id)) return false;
     target = std::move(merged);
@@ -246,8 +243,8 @@ class Fuser {
       merged.group.domain = a.group.domain;
       merged.group.reduced = a.group.reduced;
       merged.reduction = true;
-      if (!same_dims(shape(b.group.domain), rows) && !fits_rows(b.group.domain, a.group)) return;
-    } else if (!same_dims(rows, shape(b.group.domain))) {
+      if (!same_but_for_ones(shape(b.group.domain), rows) && !fits_rows(b.group.domain, a.group)) return;
+    } else if (!same_but_for_ones(rows, shape(b.group.domain))) {
       return;
     }
     sort_nodes(merged.group.nodes);
@@ -264,23 +261,14 @@ class Fuser {
     }
   }
 
-  /// Equal but for dims of extent 1.
-  static bool same_dims(const Shape& a, const Shape& b) {
-    std::vector<std::int64_t> x;
-    std::vector<std::int64_t> y;
-    std::copy_if(a.begin(), a.end(), std::back_inserter(x), [](std::int64_t d) { return d != 1; });
-    std::copy_if(b.begin(), b.end(), std::back_inserter(y), [](std::int64_t d) { return d != 1; });
-    return x == y;
-  }
-
   [[nodiscard]] bool fits_rows(ValueId out, const Group& group) const {
     const Shape& domain = shape(group.domain);
-    if (same_dims(shape(out), domain)) return true;
+    if (same_but_for_ones(shape(out), domain)) return true;
     Shape rows;
     for (int d = 0; d < domain.rank(); ++d) {
       if (std::find(group.reduced.begin(), group.reduced.end(), d) == group.reduced.end()) rows.push_back(domain[d]);
     }
-    return same_dims(shape(out), rows);
+    return same_but_for_ones(shape(out), rows);
   }
 
   template <class T>
@@ -288,7 +276,7 @@ class Fuser {
     if (std::find(list.begin(), list.end(), item) == list.end()) list.push_back(item);
   }
 
-  /// Values of the group that someone outside reads, if `extra` were the last node that joined.
+  /// Values of the group that someone outside reads.
   [[nodiscard]] std::vector<ValueId> outputs_of(const Candidate& c) const {
     std::vector<ValueId> outs;
     for (NodeId n : c.group.nodes) {
@@ -300,18 +288,14 @@ class Fuser {
     return outs;
   }
 
+  /// Whether someone outside reads `v`, be it through views (which may be inside: they are inlined into every reader).
   [[nodiscard]] bool needed_outside(ValueId v, const Candidate& c) const {
     if (ops::is_output(graph_, v)) return true;
     for (NodeId user : consumers_[static_cast<std::size_t>(v)]) {
-      if (std::find(c.group.nodes.begin(), c.group.nodes.end(), user) != c.group.nodes.end()) continue;
-      if (kind(user) != Kind::view) return true;
-      for (ValueId out : graph_.node(user).outputs) {  // read through a view: by whom?
-        if (out != kNone && needed_outside(out, c)) return true;
+      if (kind(user) != Kind::view) {
+        if (std::find(c.group.nodes.begin(), c.group.nodes.end(), user) == c.group.nodes.end()) return true;
+        continue;
       }
-    }
-    // A view inside the group may also be read from outside.
-    for (NodeId user : consumers_[static_cast<std::size_t>(v)]) {
-      if (kind(user) != Kind::view) continue;
       for (ValueId out : graph_.node(user).outputs) {
         if (out != kNone && needed_outside(out, c)) return true;
       }

@@ -1,6 +1,9 @@
 // The one ordered list of passes, and its manager.
 #include "passes/pipeline.h"
 
+#include <algorithm>
+#include <iterator>
+
 #include "passes/passes.h"
 
 namespace lathe::passes {
@@ -26,6 +29,18 @@ constexpr Pass kPasses[] = {
 };
 // clang-format on
 
+/// The next word of a list with commas, which it leaves behind.
+std::string_view next_word(std::string_view& list) {
+  const std::size_t comma = list.find(',');
+  const std::string_view word = list.substr(0, comma);
+  list = comma == std::string_view::npos ? std::string_view() : list.substr(comma + 1);
+  return word;
+}
+
+bool switches_off(std::string_view word, std::string_view pass) {
+  return word.size() > 1 && word.front() == '-' && word.substr(1) == pass;
+}
+
 std::size_t living_nodes(const ops::Graph& graph) {
   std::size_t n = 0;
   for (std::size_t i = 0; i < graph.node_count(); ++i) n += !graph.node(static_cast<ops::NodeId>(i)).removed;
@@ -39,7 +54,7 @@ void run(ops::Graph& graph, Context& context, bool at_load) {
     record.pass = pass.name;
     record.at_load = at_load;
     record.nodes_before = living_nodes(graph);
-    record.switched_off = !pass.always && !enabled(context, pass.name);
+    record.switched_off = !pass.always && !enabled(context.switches, pass.name);
     const auto start = std::chrono::steady_clock::now();
     if (!record.switched_off) {
       record.changes = pass.run(graph, context);
@@ -55,15 +70,27 @@ void run(ops::Graph& graph, Context& context, bool at_load) {
 
 std::span<const Pass> all_passes() { return kPasses; }
 
-bool enabled(const Context& context, std::string_view pass) {
-  std::string_view rest = context.switches;
-  while (!rest.empty()) {
-    const std::size_t comma = rest.find(',');
-    const std::string_view word = rest.substr(0, comma);
-    if (word == "-all" || (word.size() > 1 && word.front() == '-' && word.substr(1) == pass)) return false;
-    rest = comma == std::string_view::npos ? std::string_view() : rest.substr(comma + 1);
+bool enabled(std::string_view switches, std::string_view pass) {
+  while (!switches.empty()) {
+    const std::string_view word = next_word(switches);
+    if (word == "-all" || switches_off(word, pass)) return false;
   }
   return true;
+}
+
+void check_switches(std::string_view switches) {
+  while (!switches.empty()) {
+    const std::string_view word = next_word(switches);
+    if (word.empty() || word == "-all" || switches_off(word, "graph_fuse")) continue;
+    const bool known = std::any_of(std::begin(kPasses), std::end(kPasses),
+                                   [&](const Pass& pass) { return !pass.always && switches_off(word, pass.name); });
+    if (known) continue;
+    std::string names = "-all, -graph_fuse";
+    for (const Pass& pass : kPasses) {
+      if (!pass.always && names.find(pass.name) == std::string::npos) names += fmt::format(", -{}", pass.name);
+    }
+    fail(ErrorCode::invalid_argument, "'{}' switches off no pass: there are {}", shown(word), names);
+  }
 }
 
 void run_at_load(ops::Graph& graph, Context& context) {

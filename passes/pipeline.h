@@ -85,8 +85,11 @@ void run_for_structure(ops::Graph& graph, Context& context);
 /// What a node computes, as bytes: its operator, attributes, and per input what `name_input` appends.
 std::string computation_key(const ops::Node& node, const std::function<void(std::string&, ops::ValueId)>& name_input);
 
-/// Whether a pass is switched on.
-bool enabled(const Context& context, std::string_view pass);
+/// Whether a pass is switched on by Context::switches.
+bool enabled(std::string_view switches, std::string_view pass);
+
+/// Failure (invalid_argument) where `switches` names what is no pass, or a pass that always runs.
+void check_switches(std::string_view switches);
 
 /// Whether two shapes are equal but for dims of extent 1. Where a pass relies on it for a Reshape, it belongs to the
 /// structure.

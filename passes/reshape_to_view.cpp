@@ -24,7 +24,7 @@ std::size_t reshape_to_view(ops::Graph& graph, Context&) {
   std::size_t changes = 0;
   for (ops::NodeId id : graph.order()) {
     const ops::Node& node = graph.node(id);
-    if (node.op->name != "Reshape" || !node.op->domain.empty()) continue;
+    if (!is(node, "Reshape")) continue;
     const ValueId x = node.inputs[0];
     const ValueId y = node.outputs[0];
     if (graph.value(y).known || graph.value(x).is_constant()) continue;

@@ -17,8 +17,6 @@ using ops::Node;
 using ops::NodeId;
 using ops::ValueId;
 
-bool is(const Node& node, std::string_view name) { return node.op->domain.empty() && node.op->name == name; }
-
 bool training(const ops::Graph& graph, const Node& node) {
   if (node.inputs.size() < 3 || node.inputs[2] == kNone) return false;
   const Tensor& mode = graph.value(node.inputs[2]).constant;

@@ -29,7 +29,7 @@ std::size_t widen_matmul_integer(ops::Graph& graph, Context&) {
   std::size_t changes = 0;
   for (ops::NodeId id : graph.order()) {
     const Node& node = graph.node(id);
-    if (node.op->name != "MatMulInteger" || !node.op->domain.empty()) continue;
+    if (!is(node, "MatMulInteger")) continue;
     const ValueId a = node.inputs[0];
     const ValueId w = node.inputs[1];
     const ValueId za = node.inputs.size() > 2 ? node.inputs[2] : kNone;

@@ -302,8 +302,6 @@ class Maker {
         p.alpha = *c;
       } else if (name == "Sub" && left) {
         p.beta = -*c;
-      } else if (name == "Div" && left && *c == 1.0F) {
-        p.alpha = 1;
       } else {
         return false;
       }

@@ -26,26 +26,6 @@ bool allows(const EngineOptions& options, std::string_view backend) {
          std::find(options.backends.begin(), options.backends.end(), backend) != options.backends.end();
 }
 
-/// Failure where `switches` names what is no pass, or a pass that always runs.
-void check_switches(std::string_view switches) {
-  while (!switches.empty()) {
-    const std::size_t comma = switches.find(',');
-    const std::string_view word = switches.substr(0, comma);
-    switches = comma == std::string_view::npos ? std::string_view() : switches.substr(comma + 1);
-    if (word.empty() || word == "-all" || word == "-graph_fuse") continue;
-    const auto passes = passes::all_passes();
-    const bool known = std::any_of(passes.begin(), passes.end(), [&](const passes::Pass& pass) {
-      return !pass.always && word.front() == '-' && word.substr(1) == pass.name;
-    });
-    if (known) continue;
-    std::string names = "-all, -graph_fuse";
-    for (const passes::Pass& pass : passes) {
-      if (!pass.always && names.find(pass.name) == std::string::npos) names += fmt::format(", -{}", pass.name);
-    }
-    fail(ErrorCode::invalid_argument, "'{}' switches off no pass: there are {}", shown(word), names);
-  }
-}
-
 std::uint64_t microseconds_since(std::chrono::steady_clock::time_point start) {
   return static_cast<std::uint64_t>(
       std::chrono::duration_cast<std::chrono::microseconds>(std::chrono::steady_clock::now() - start).count());
@@ -139,7 +119,7 @@ EngineCore::EngineCore(const EngineOptions& options)
   if (options_.passes.empty()) {
     if (const char* environment = std::getenv("LATHE_PASSES")) options_.passes = environment;
   }
-  check_switches(options_.passes);
+  passes::check_switches(options_.passes);
   for (const std::string& backend : options_.backends) {
     if (backend != "jit" && backend != "onednn" && backend != "plain") {
       fail(ErrorCode::invalid_argument, "there is no backend '{}': jit, onednn and plain exist", shown(backend));
@@ -167,11 +147,7 @@ EngineCore::EngineCore(const EngineOptions& options)
   build_.packed = &packed_;
 }
 
-bool EngineCore::fuses() const {
-  passes::Context context;
-  context.switches = options_.passes;
-  return passes::enabled(context, "graph_fuse");
-}
+bool EngineCore::fuses() const { return passes::enabled(options_.passes, "graph_fuse"); }
 
 void EngineCore::run_passes(ops::Graph& graph, bool at_load, std::vector<passes::Record>* records,
                             std::chrono::steady_clock::time_point deadline) {

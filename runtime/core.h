@@ -86,7 +86,6 @@ class EngineCore {
 
   void count_structure() { ++structures_; }
   void count_structure_hit() { ++structure_hits_; }
-  void reset_structures() { structures_ = 0; }
   void fill(CacheStats& stats) const;
   [[nodiscard]] std::size_t packed_bytes() const { return packed_.bytes(); }
 

@@ -21,6 +21,8 @@ class EngineImpl {
   /// The values for the module's inputs, in its order, checked against what the model declares. `also` fills what
   /// `inputs` leaves out (a session's bound inputs; may be empty).
   [[nodiscard]] std::vector<Value> gather(std::span<const NamedValue> inputs, std::span<const Value> also = {}) const;
+  /// Failure (invalid_argument) where a value is not what the model declares of that input.
+  void check_input(std::size_t index, const Value& value) const;
   /// Zeros of these shapes, for planning.
   [[nodiscard]] std::vector<Value> placeholders(const Shapes& shapes, std::span<const Value> also = {}) const;
   [[nodiscard]] int input_index(std::string_view name) const;   ///< Failure (not_found)
@@ -42,8 +44,6 @@ class EngineImpl {
   std::size_t weight_bytes = 0;
 
  private:
-  void check_input(std::size_t index, const Value& value) const;
-
   std::mutex idle_mutex_;
   std::vector<std::unique_ptr<Execution>> idle_;
 };

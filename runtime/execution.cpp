@@ -67,8 +67,8 @@ PlanInstance* Execution::prepare(Segment& segment, std::span<const Value> inputs
   Cached cached;
   for (const Value& v : inputs) {
     // Only dtype, shape and, where values decide shapes, the value are kept.
-    cached.made_for.push_back(v.tensor().size() <= 4096 ? v.tensor().clone()
-                                                        : Tensor::borrow(v.dtype(), v.shape(), nullptr));
+    cached.made_for.push_back(v.tensor().size() <= ops::kKnownElements ? v.tensor().clone()
+                                                                       : Tensor::borrow(v.dtype(), v.shape(), nullptr));
   }
   cached.instance = std::make_unique<PlanInstance>(std::move(plan));
   reserve(cached.instance->plan());

@@ -407,8 +407,7 @@ class PlanBuilder {
     for (std::size_t v = 0; v < first.size(); ++v) {
       const auto id = static_cast<ValueId>(v);
       if (first[v] < 0 || alias_[v] != kNone || !in_arena(id)) continue;
-      lives.push_back(
-          {std::max<std::size_t>(Tensor::byte_size(fact(id).dtype, fact(id).shape), 1) + kSlack, first[v], last[v]});
+      lives.push_back({std::max<std::size_t>(Tensor::byte_size(fact(id).dtype, fact(id).shape), 1), first[v], last[v]});
       owners.push_back(id);
     }
     const MemoryPlan memory = plan_memory(lives);
@@ -450,8 +449,6 @@ class PlanBuilder {
     plan_->constants.push_back(t);
     return static_cast<std::int32_t>(plan_->constants.size() - 1);
   }
-
-  static constexpr std::size_t kSlack = 0;
 
   const Graph& graph_;
   const BuildOptions& options_;

@@ -10,9 +10,6 @@
 namespace lathe::runtime {
 namespace {
 
-/// Values up to this size take part in keys; larger ones are data like any other.
-constexpr std::int64_t kKeyElements = 4096;
-
 void append(std::string& key, const void* data, std::size_t bytes) {
   key.append(static_cast<const char*>(data), bytes);
 }
@@ -60,7 +57,7 @@ std::string Segment::key(std::span<const Value> inputs) const {
     key.push_back(static_cast<char>(fact.dtype));
     key.push_back(static_cast<char>(fact.rank()));
     append(key, fact.shape.begin(), static_cast<std::size_t>(fact.rank()) * sizeof(std::int64_t));
-    if (by_value_[i] && inputs[i].is_tensor() && inputs[i].tensor().size() <= kKeyElements &&
+    if (by_value_[i] && inputs[i].is_tensor() && inputs[i].tensor().size() <= ops::kKnownElements &&
         fact.dtype != DType::string) {
       append(key, inputs[i].tensor().data(), inputs[i].tensor().bytes());
     }
@@ -74,7 +71,8 @@ bool Segment::same_key(std::span<const Value> inputs, const std::vector<Tensor>&
     const Tensor& a = inputs[i].tensor();
     const Tensor& b = made_for[i];
     if (a.dtype() != b.dtype() || !(a.shape() == b.shape())) return false;
-    if (by_value_[i] && (a.size() > kKeyElements || std::memcmp(a.data(), b.data(), a.bytes()) != 0)) return false;
+    if (by_value_[i] && (a.size() > ops::kKnownElements || std::memcmp(a.data(), b.data(), a.bytes()) != 0))
+      return false;
   }
   return true;
 }
@@ -86,7 +84,7 @@ bool Segment::infer(std::span<const Value> inputs, ops::Graph& graph) const {
     v.fact = fact;
     v.known.reset();
     if (!fact.is_tensor() || fact.dtype == DType::string) return false;
-    if (by_value_[i] && inputs[i].tensor().size() <= kKeyElements) v.known = inputs[i].tensor().clone();
+    if (by_value_[i] && inputs[i].tensor().size() <= ops::kKnownElements) v.known = inputs[i].tensor().clone();
   }
   ops::infer_graph(graph);
   return !needs_handles(graph);

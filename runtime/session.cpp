@@ -23,14 +23,10 @@ bool overlaps(const Tensor& a, const Tensor& b) {
 }  // namespace
 
 void SessionImpl::bind_input(std::string_view name, Tensor tensor) {
-  const int index = engine->input_index(name);
+  const auto index = static_cast<std::size_t>(engine->input_index(name));
   fast_ = nullptr;
-  if (tensor.defined()) {
-    const NamedValue named[] = {{std::string(name), tensor}};
-    std::vector<Value> also(engine->inputs.size(), Tensor(DType::f32, {}));  // only this input is checked here
-    static_cast<void>(engine->gather(named, also));
-  }
-  bound_inputs[static_cast<std::size_t>(index)] = std::move(tensor);
+  if (tensor.defined()) engine->check_input(index, tensor);
+  bound_inputs[index] = std::move(tensor);
 }
 
 void SessionImpl::bind_output(std::string_view name, Tensor tensor) {

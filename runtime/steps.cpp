@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "ops/ir/kernel_context.h"
+#include "runtime/thread_pool.h"
 
 namespace lathe::runtime {
 namespace {
@@ -78,25 +79,18 @@ std::int32_t LoopStep::run(void* const* buffers, StepContext& context) const noe
     loops::KernelArgs args{buffers, params_.data(), 0, extent_, context.scratch.front(), &context.slot};
     return code_ ? code_->fn(&args) : evaluate(args, context);
   }
-  struct Shared {
-    const LoopStep* step;
-    void* const* buffers;
-    StepContext* context;
-    std::atomic<std::int32_t> status{0};
-  } shared{this, buffers, &context, {}};
-  const auto part = [](void* raw, int index, int worker) {
-    auto& s = *static_cast<Shared*>(raw);
+  std::atomic<std::int32_t> first_failure{0};
+  parallel_for(*context.pool, parts_, [&](int index, int worker) {
     loops::ErrorSlot slot;
-    const std::int64_t begin = index * s.step->part_size_;
-    const std::int64_t end = std::min(begin + s.step->part_size_, s.step->extent_);
-    const loops::KernelArgs args{
-        s.buffers, s.step->params_.data(), begin, end, s.context->scratch[static_cast<std::size_t>(worker)], &slot};
-    const std::int32_t status = s.step->code_->fn(&args);
+    const std::int64_t begin = index * part_size_;
+    const std::int64_t end = std::min(begin + part_size_, extent_);
+    const loops::KernelArgs args{buffers, params_.data(), begin, end, context.scratch[static_cast<std::size_t>(worker)],
+                                 &slot};
+    const std::int32_t status = code_->fn(&args);
     std::int32_t expected = 0;
-    if (status != 0 && s.status.compare_exchange_strong(expected, status)) s.context->slot = slot;
-  };
-  context.pool->parallel(parts_, part, &shared);
-  return shared.status.load();
+    if (status != 0 && first_failure.compare_exchange_strong(expected, status)) context.slot = slot;
+  });
+  return first_failure.load();
 }
 
 PlainStep::PlainStep(const ops::Graph& graph, ops::NodeId id) {
@@ -106,11 +100,7 @@ PlainStep::PlainStep(const ops::Graph& graph, ops::NodeId id) {
   node_.inputs = n.inputs;
   node_.outputs = n.outputs;
   node_.attributes = n.attributes;
-  for (ops::ValueId v : n.inputs) {
-    in_facts_.push_back(v == ops::kNone ? ops::Fact() : *graph.value(v).fact);
-    const Tensor* known = v == ops::kNone ? nullptr : graph.value(v).value();
-    known_.push_back(known ? *known : Tensor());
-  }
+  for (ops::ValueId v : n.inputs) in_facts_.push_back(v == ops::kNone ? ops::Fact() : *graph.value(v).fact);
   for (ops::ValueId v : n.outputs) out_facts_.push_back(v == ops::kNone ? ops::Fact() : *graph.value(v).fact);
 }
 
@@ -149,16 +139,11 @@ std::int32_t PlainStep::run(void* const* buffers, StepContext& context) const no
       kernel.parallel_ = [pool](std::int64_t count, std::int64_t grain, const auto& body) {
         const std::int64_t parts = std::min<std::int64_t>(
             pool->threads(), std::max<std::int64_t>(1, count / std::max<std::int64_t>(1, grain)));
-        struct Shared {
-          std::int64_t count, size;
-          const std::function<void(std::int64_t, std::int64_t)>* body;
-        } shared{count, (count + parts - 1) / parts, &body};
-        const auto part = [](void* raw, int index, int) {
-          const auto& s = *static_cast<Shared*>(raw);
-          const std::int64_t begin = index * s.size;
-          if (begin < s.count) (*s.body)(begin, std::min(begin + s.size, s.count));
-        };
-        pool->parallel(static_cast<int>(parts), part, &shared);
+        const std::int64_t size = (count + parts - 1) / parts;
+        parallel_for(*pool, static_cast<int>(parts), [&](int index, int) {
+          const std::int64_t begin = index * size;
+          if (begin < count) body(begin, std::min(begin + size, count));
+        });
       };
     }
     node_.op->kernel(kernel);

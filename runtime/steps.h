@@ -43,7 +43,6 @@ class PlainStep final : public Step {
   ops::Node node_;
   std::vector<ops::Fact> in_facts_;
   std::vector<ops::Fact> out_facts_;
-  std::vector<Tensor> known_;  ///< per input; undefined where not known
 };
 
 /// Copies bytes: an output that is also an input, a constant or another output.

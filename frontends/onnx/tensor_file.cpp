@@ -47,76 +47,57 @@ class ValueReader {
   static NamedValue named(NamedTensor t) { return {std::string(t.name), Value(std::move(t.tensor))}; }
 
   NamedValue read_sequence(std::string_view message, int depth) {
-    NamedValue result;
     Sequence sequence;
-    Message m(message, "SequenceProto");
-    while (m.next()) {
-      switch (m.field()) {
-        case 1:
-          result.name = m.bytes();
-          break;
-        case 3:
-          add(sequence, m.bytes(), ElementKind::tensor, depth);
-          break;
-        case 4:
-          add(sequence, m.bytes(), ElementKind::sparse_tensor, depth);
-          break;
-        case 5:
-          add(sequence, m.bytes(), ElementKind::sequence, depth);
-          break;
-        case 6:
-          add(sequence, m.bytes(), ElementKind::map, depth);
-          break;
-        case 7:
-          add(sequence, m.bytes(), ElementKind::optional, depth);
-          break;
-        default:
-          m.skip();
-      }
-    }
+    NamedValue result = read_elements(message, "SequenceProto", [&](ElementKind kind, std::string_view element) {
+      budget_.take_bytes(sizeof(Value), "a sequence");
+      sequence.push_back(read(element, kind, depth + 1).value);
+    });
     result.value = std::move(sequence);
     return result;
   }
 
-  void add(Sequence& sequence, std::string_view message, ElementKind kind, int depth) {
-    budget_.take_bytes(sizeof(Value), "a sequence");
-    sequence.push_back(read(message, kind, depth + 1).value);
-  }
-
   NamedValue read_optional(std::string_view message, int depth) {
-    NamedValue result;
     Optional optional;
-    Message m(message, "OptionalProto");
-    while (m.next()) {
-      switch (m.field()) {
-        case 1:
-          result.name = m.bytes();
-          break;
-        case 3:
-          set(optional, m.bytes(), ElementKind::tensor, depth);
-          break;
-        case 4:
-          set(optional, m.bytes(), ElementKind::sparse_tensor, depth);
-          break;
-        case 5:
-          set(optional, m.bytes(), ElementKind::sequence, depth);
-          break;
-        case 6:
-          set(optional, m.bytes(), ElementKind::map, depth);
-          break;
-        case 7:
-          set(optional, m.bytes(), ElementKind::optional, depth);
-          break;
-        default:
-          m.skip();
-      }
-    }
+    NamedValue result = read_elements(message, "OptionalProto", [&](ElementKind kind, std::string_view element) {
+      optional.value = std::make_shared<Value>(read(element, kind, depth + 1).value);
+    });
     result.value = std::move(optional);
     return result;
   }
 
-  void set(Optional& optional, std::string_view message, ElementKind kind, int depth) {
-    optional.value = std::make_shared<Value>(read(message, kind, depth + 1).value);
+  /// SequenceProto and OptionalProto: the name is field 1, and each kind of element has the same field in both.
+  template <class Take>
+  NamedValue read_elements(std::string_view message, const char* type, Take&& take) {
+    NamedValue result;
+    Message m(message, type);
+    while (m.next()) {
+      ElementKind kind = ElementKind::undefined;
+      switch (m.field()) {
+        case 1:
+          result.name = m.bytes();
+          continue;
+        case 3:
+          kind = ElementKind::tensor;
+          break;
+        case 4:
+          kind = ElementKind::sparse_tensor;
+          break;
+        case 5:
+          kind = ElementKind::sequence;
+          break;
+        case 6:
+          kind = ElementKind::map;
+          break;
+        case 7:
+          kind = ElementKind::optional;
+          break;
+        default:
+          m.skip();
+          continue;
+      }
+      take(kind, m.bytes());
+    }
+    return result;
   }
 
   NamedValue read_map(std::string_view message, int depth) {

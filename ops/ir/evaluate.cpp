@@ -11,9 +11,6 @@
 namespace lathe::ops {
 namespace {
 
-/// Known values stay small: shapes, axes, index tables.
-constexpr std::int64_t kKnownElements = 4096;
-
 bool all_values_known(const Graph& graph, const Node& node) {
   return std::all_of(node.inputs.begin(), node.inputs.end(), [&](ValueId in) {
     return in == kNone || (graph.value(in).value() && graph.value(in).value()->size() <= kKnownElements);

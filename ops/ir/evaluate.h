@@ -10,6 +10,10 @@
 
 namespace lathe::ops {
 
+/// Values that follow from shapes are known up to this many elements: shapes, axes, index tables. Larger ones are data
+/// like any other.
+inline constexpr std::int64_t kKnownElements = 4096;
+
 /// Runs a loop kernel over its whole range: loops::evaluate, or compiled code.
 using RunLoop = std::int32_t (*)(const loops::Kernel& kernel, const loops::KernelArgs& args);
 
