@@ -84,7 +84,7 @@ std::optional<std::string> compare(const std::string& model, const std::string& 
   for (double v : e) {
     if (std::isfinite(v)) scale = std::max(scale, std::abs(v));
   }
-  constexpr double kFloor = 1e-7;  // ONNX Runtime's own sigmoid is no finer than 2^-25
+  constexpr double kFloor = 0x1p-24;  // ONNX Runtime's own sigmoid is about that coarse near 0
   for (std::size_t i = 0; i < e.size(); ++i) {
     const bool exact = !expected.dtype().is_float() || !std::isfinite(e[i]) || !std::isfinite(a[i]);
     const bool equal = a[i] == e[i] || (std::isnan(a[i]) && std::isnan(e[i]));
@@ -154,7 +154,7 @@ std::optional<std::string> difference(const std::string& model, const Outputs& a
   // Its LSTM feeds what it has quantized back into itself, so that one rounding grows: ONNX Runtime's own rows differ
   // by more than 2e-2 of the largest between a batch of two and one by one.
   const bool chaotic = model == "tashkeel-int8" && sample.what != "stored";
-  const double share = chaotic ? 4e-2 : share_of_largest(model);
+  const double share = chaotic ? 2.5e-2 : share_of_largest(model);
   for (const tools::NamedTensor& expected : sample.outputs) {
     const Value* value = actual.find(expected.name);
     if (!value) return fmt::format("output {} is missing", expected.name);
