@@ -96,8 +96,9 @@ class OneDnnStep final : public Step {
 
 class Maker {
  public:
-  Maker(const Graph& graph, const Group& group, const BuildOptions& options)
-      : graph_(graph), group_(group), options_(options) {
+  /// `tensors`: whether post-ops may read tensors of their own.
+  Maker(const Graph& graph, const Group& group, const BuildOptions& options, bool tensors)
+      : graph_(graph), group_(group), options_(options), tensors_(tensors) {
     for (NodeId n : group.nodes) {
       if (graph.node(n).op->contraction || graph.node(n).op->name == "ConvTranspose") {
         if (main_ != kNone) throw Declined{"two contractions in one kernel"};
@@ -116,6 +117,7 @@ class Maker {
       return convolution(node);
     throw Declined{fmt::format("{} is not among its operators", node.op->name)};
   }
+  [[nodiscard]] bool reads_tensors() const { return !operands_.empty(); }
 
  private:
   [[nodiscard]] const ops::Fact& fact(ValueId v) const { return *graph_.value(v).fact; }
@@ -337,6 +339,7 @@ class Maker {
       bias_ = o;
       return true;
     }
+    if (!tensors_) return false;
     operands_.push_back(o);
     post_ops.push_back(p);
     return true;
@@ -527,6 +530,7 @@ class Maker {
   const Graph& graph_;
   const Group& group_;
   const BuildOptions& options_;
+  bool tensors_;
   NodeId main_ = kNone;
   int rank_ = 0;
   bool convolution_ = false;
@@ -542,7 +546,14 @@ class Maker {
 ContractionStep make_contraction(const Graph& graph, const Group& group, const BuildOptions& options) {
   ContractionStep declined;
   try {
-    return Maker(graph, group, options).make();
+    Maker maker(graph, group, options, true);
+    try {
+      return maker.make();
+    } catch (const Declined&) {
+      // oneDNN's fast kernels do not take every stride of an operand; a compiled loop behind them does.
+      if (!maker.reads_tensors()) throw;
+      return Maker(graph, group, options, false).make();
+    }
   } catch (const Declined& d) {
     declined.declined = d.reason;
   } catch (const ops::NotFusable&) {

@@ -44,6 +44,18 @@ TEST_P(Models, FurtherShapesInRandomOrder) {
 INSTANTIATE_TEST_SUITE_P(All, Models, testing::ValuesIn(model_names()),
                          [](const auto& test) { return test_name(test.param); });
 
+/// Compiled loops are no match for oneDNN at convolutions: a residual that it cannot read must not cost them.
+TEST(ModelKernels, ConvolutionsOfYoloRunOnOneDnn) {
+  const Engine engine = Engine::load(model_path("yolo-isbn"), {.threads = 2});
+  int convolutions = 0;
+  for (const tools::StepRecord& step : tools::explain(engine, {{"images", {1, 3, 320, 320}}}).steps) {
+    if (std::count(step.operators.begin(), step.operators.end(), "Conv") == 0) continue;
+    ++convolutions;
+    EXPECT_EQ(step.backend, "onednn") << step.name;
+  }
+  EXPECT_GT(convolutions, 90);
+}
+
 const Tensor& find(const std::vector<tools::NamedTensor>& tensors, const std::string& name) {
   const auto found = std::find_if(tensors.begin(), tensors.end(), [&](const auto& t) { return t.name == name; });
   if (found == tensors.end()) throw Exception({ErrorCode::not_found, name});
