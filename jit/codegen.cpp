@@ -19,7 +19,12 @@ std::size_t at(int i) { return static_cast<std::size_t>(i); }
 
 void emit_kernel(llvm::Module& module, const Analysis& analysis, const Schedule& schedule, const Machine& machine,
                  const std::string& symbol) {
-  Emitter(module, analysis, schedule, machine).run(symbol);
+  llvm::Function* narrow = nullptr;
+  if (schedule.narrow) {
+    narrow = Emitter(module, analysis, *schedule.narrow, machine).run(symbol + "_narrow", nullptr);
+    narrow->setLinkage(llvm::Function::InternalLinkage);
+  }
+  Emitter(module, analysis, schedule, machine).run(symbol, narrow);
 }
 
 Emitter::Emitter(llvm::Module& module, const Analysis& analysis, const Schedule& schedule, const Machine& machine)
@@ -34,20 +39,21 @@ Emitter::Emitter(llvm::Module& module, const Analysis& analysis, const Schedule&
   if (!vec_inner_ && s_.k_unroll > 1) k_dim_ = s_.inner_order.back();
 }
 
-void Emitter::run(const std::string& symbol) {
+llvm::Function* Emitter::run(const std::string& symbol, llvm::Function* narrow) {
   auto* fn_type = llvm::FunctionType::get(b_.getInt32Ty(), {b_.getPtrTy()}, false);
   fn_ = llvm::Function::Create(fn_type, llvm::Function::ExternalLinkage, symbol, module_);
   fn_->addFnAttr(llvm::Attribute::NoUnwind);
   fn_->addFnAttr("prefer-vector-width", std::to_string(machine_.vector_bits));
   fn_->addFnAttr("min-legal-vector-width", std::to_string(machine_.vector_bits));
   fn_->addFnAttr("no-builtins");
-  prepare();
+  prepare(narrow);
   hoist(an_.live);
   nest(0);
   b_.CreateRet(b_.getInt32(loops::kOk));
+  return fn_;
 }
 
-void Emitter::prepare() {
+void Emitter::prepare(llvm::Function* narrow) {
   auto& context = module_.getContext();
   entry_ = BasicBlock::Create(context, "entry", fn_);
   auto* start = BasicBlock::Create(context, "start", fn_);
@@ -63,6 +69,14 @@ void Emitter::prepare() {
   error_ = field(5, b_.getPtrTy());
   b_.CreateBr(start);
   b_.SetInsertPoint(start);
+  if (narrow != nullptr) {
+    auto* other = BasicBlock::Create(context, "other", fn_);
+    auto* wide = BasicBlock::Create(context, "wide", fn_);
+    b_.CreateCondBr(b_.CreateICmpSLT(extent_of(s_.vec_dim), i64(s_.lanes)), other, wide);
+    b_.SetInsertPoint(other);
+    b_.CreateRet(b_.CreateCall(narrow, {args_}));
+    b_.SetInsertPoint(wide);
+  }
   make_linears();
 
   Value* empty = b_.CreateICmpSGE(begin_, end_);
@@ -231,23 +245,20 @@ void Emitter::vec_level() {
     tail_count_ = nullptr;
     return Values{};
   };
-  Value* done = lo;
-  if (s_.main_tile) {
-    vecs_ = s_.unroll;
-    done = whole(s_.lanes * s_.unroll);
-    loop(dim, lo, done, s_.lanes * s_.unroll, {}, body);
-  }
+  vecs_ = s_.unroll;
+  Value* done = whole(s_.lanes * s_.unroll);
+  loop(dim, lo, done, s_.lanes * s_.unroll, {}, body);
   vecs_ = 1;
+  if (s_.whole_vectors) {
+    Value* vectors = whole(s_.lanes);
+    loop(dim, done, vectors, s_.lanes, {}, body);
+    done = vectors;
+  }
   if (s_.masked_tail) {
     mask_tail_ = true;
     loop(dim, done, hi, s_.lanes, {}, body);
     mask_tail_ = false;
     return;
-  }
-  if (s_.unroll > 1) {
-    Value* vectors = whole(s_.lanes);
-    loop(dim, done, vectors, s_.lanes, {}, body);
-    done = vectors;
   }
   if (s_.lanes == 1) return;
   lanes_ = 1;
@@ -312,24 +323,20 @@ Emitter::Values Emitter::inner_vectors(int dim, const Values& carried) {
     tail_count_ = nullptr;
     return result;
   };
-  Values values = carried;
-  Value* done = i64(0);
-  if (s_.main_tile) {
-    vecs_ = s_.unroll;
-    done = whole(s_.lanes * s_.unroll);
-    values = loop(dim, i64(0), done, s_.lanes * s_.unroll, values, body);
-  }
+  vecs_ = s_.unroll;
+  Value* done = whole(s_.lanes * s_.unroll);
+  Values values = loop(dim, i64(0), done, s_.lanes * s_.unroll, carried, body);
   vecs_ = 1;
+  if (s_.whole_vectors) {
+    Value* vectors = whole(s_.lanes);
+    values = loop(dim, done, vectors, s_.lanes, values, body);
+    done = vectors;
+  }
   if (s_.masked_tail) {
     mask_tail_ = true;
     values = loop(dim, done, extent, s_.lanes, values, body);
     mask_tail_ = false;
     return values;
-  }
-  if (s_.unroll > 1) {
-    Value* vectors = whole(s_.lanes);
-    values = loop(dim, done, vectors, s_.lanes, values, body);
-    done = vectors;
   }
   if (s_.lanes == 1) return values;
   lanes_ = 1;

@@ -27,7 +27,8 @@ struct Copy {
 class Emitter {
  public:
   Emitter(llvm::Module& module, const Analysis& analysis, const Schedule& schedule, const Machine& machine);
-  void run(const std::string& symbol);
+  /// Emits the function, which leaves a short vector dim to `narrow` (null: to nobody).
+  llvm::Function* run(const std::string& symbol, llvm::Function* narrow);
 
  private:
   using Value = llvm::Value;
@@ -58,7 +59,7 @@ class Emitter {
   using Body = std::function<Values(Value* index, const Values& carried)>;
 
   // codegen.cpp: the loop nest
-  void prepare();
+  void prepare(llvm::Function* narrow);
   void make_linears();
   Linear linear_of(const loops::Access& access, int param);
   void nest(std::size_t level);

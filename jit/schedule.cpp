@@ -23,7 +23,9 @@ constexpr std::int64_t kTypicalExtent = 64;
 
 class Chooser {
  public:
-  Chooser(const Analysis& analysis, const Machine& machine) : an_(analysis), k_(analysis.kernel), machine_(machine) {}
+  /// `narrow`: a dim that holds less than a vector; -1: none is known.
+  Chooser(const Analysis& analysis, const Machine& machine, int narrow = -1)
+      : an_(analysis), k_(analysis.kernel), machine_(machine), narrow_(narrow) {}
 
   Schedule run() {
     s_.lanes = lanes();
@@ -46,11 +48,22 @@ class Chooser {
     }
     if (s_.row_dim >= 0) s_.outer_order.erase(std::find(s_.outer_order.begin(), s_.outer_order.end(), s_.row_dim));
     s_.masked_tail = masked_tail();
-    s_.main_tile = true;
+    s_.whole_vectors = s_.unroll > 1 && !(s_.masked_tail && machine_.narrow_masks);
+    if (worth_narrow_code()) {
+      auto narrow = std::make_shared<Schedule>(Chooser(an_, machine_, s_.vec_dim).run());
+      if (narrow->vec_dim >= 0) s_.narrow = std::move(narrow);
+    }
     return s_;
   }
 
  private:
+  /// Whether another vector dim may serve where the chosen one is short. The order of a sum may depend on the extents
+  /// that it runs over, not on others.
+  bool worth_narrow_code() const {
+    if (narrow_ >= 0 || k_.rank() < 2 || s_.lanes == 1 || body_cost() > 12) return false;
+    return an_.kept.empty() && (an_.sweeps == 0 || k_.inner == 0 || s_.vec_inner(k_));
+  }
+
   std::int64_t vectors() const { return std::max<std::int64_t>(1, kTypicalExtent / s_.lanes); }
 
   template <class F>
@@ -111,6 +124,7 @@ class Chooser {
   void choose_vec_dim() {
     double best = 0;
     for (int d = k_.rank() - 1; d >= 0; --d) {
+      if (d == narrow_) continue;
       const double plain = cost_along(d, -1);
       if (s_.vec_dim < 0 || plain < best * 0.98) {
         s_.vec_dim = d;
@@ -121,7 +135,7 @@ class Chooser {
     if (k_.inner > 0 || s_.lanes < 4 || s_.lanes > 16) return;
     for (int d = k_.outer - 1; d >= 0; --d) {
       for (int row = 0; row < k_.outer; ++row) {
-        if (row == d) continue;
+        if (row == d || row == narrow_ || d == narrow_) continue;
         const double cost = cost_along(d, row);
         if (cost < best * 0.98 && cost < cost_along(d, -1)) {
           s_.vec_dim = d;
@@ -210,6 +224,7 @@ class Chooser {
   const Analysis& an_;
   const Kernel& k_;
   const Machine& machine_;
+  const int narrow_;
   Schedule s_;
 };
 
@@ -218,8 +233,9 @@ class Chooser {
 std::string Schedule::key() const {
   std::string key;
   for (int v : {lanes, vec_dim, unroll, row_dim, rows, k_unroll}) key += static_cast<char>(v);
-  key += static_cast<char>((k_split ? 1 : 0) | (transpose ? 2 : 0) | (masked_tail ? 4 : 0) | (main_tile ? 8 : 0));
-  return key;
+  key += static_cast<char>((k_split ? 1 : 0) | (transpose ? 2 : 0) | (masked_tail ? 4 : 0) | (whole_vectors ? 8 : 0) |
+                           (narrow ? 16 : 0));
+  return narrow ? key + narrow->key() : key;
 }
 
 Schedule choose_schedule(const Analysis& analysis, const Machine& machine) { return Chooser(analysis, machine).run(); }

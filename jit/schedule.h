@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -14,7 +15,7 @@ namespace lathe::jit {
 struct Machine {
   int vector_bits = 128;
   int vector_registers = 16;
-  bool narrow_masks = false;  ///< masked memory access for 8 and 16 bit elements
+  bool narrow_masks = false;  ///< masked memory access for 8 and 16 bit elements; where it is missing, masks are slow
 };
 
 using DimSet = std::uint32_t;
@@ -55,13 +56,14 @@ struct Schedule {
   int unroll = 1;    ///< vectors along vec_dim in a tile
   int row_dim = -1;  ///< an outer dim of which a tile has `rows`
   int rows = 1;
-  int k_unroll = 1;          ///< steps of the innermost reduced loop in one iteration, where vec_dim is an outer dim
-  bool k_split = false;      ///< each of these steps has an accumulator of its own
-  bool transpose = false;    ///< loads that are contiguous along row_dim are transposed in registers
-  bool masked_tail = false;  ///< the rest of vec_dim is one masked vector; otherwise it is done one by one
-  bool main_tile = true;     ///< whole tiles are worth code; otherwise only the rest is emitted
-  std::vector<int> outer_order;  ///< outer dims, outermost first, without row_dim and vec_dim
-  std::vector<int> inner_order;  ///< inner dims, outermost first
+  int k_unroll = 1;            ///< steps of the innermost reduced loop in one iteration, where vec_dim is an outer dim
+  bool k_split = false;        ///< each of these steps has an accumulator of its own
+  bool transpose = false;      ///< loads that are contiguous along row_dim are transposed in registers
+  bool whole_vectors = false;  ///< what whole tiles leave is first done in whole vectors
+  bool masked_tail = false;    ///< the rest of vec_dim is one masked vector; otherwise it is done one by one
+  std::vector<int> outer_order;            ///< outer dims, outermost first, without row_dim and vec_dim
+  std::vector<int> inner_order;            ///< inner dims, outermost first
+  std::shared_ptr<const Schedule> narrow;  ///< code of its own for a vec_dim shorter than a vector; null: none
 
   [[nodiscard]] bool vec_inner(const loops::Kernel& kernel) const { return vec_dim >= kernel.outer; }
   /// The choices as bytes, a part of the cache key.

@@ -47,6 +47,35 @@ TEST(Compile, TransposedCopies) {
   }
 }
 
+/// Kernels take other dims to vectors where the contiguous one is short.
+TEST(Compile, ShortContiguousDims) {
+  for (const auto c : {1, 2, 3, 5, 8, 9}) {
+    for (const auto r : {2, 7, 8, 33, 100}) {
+      check(transpose(c, r));
+      check(transpose(c, r, DType::u8));
+      check(row_sums(r, c), 1e-6);
+      check(scaled_rows(r, c));
+    }
+  }
+}
+
+TEST(Compile, ASumDoesNotDependOnHowManyThereAre) {
+  for (const auto n : kSizes) {
+    const Kernel one = row_sums(300, n);
+    const auto code = compiled(one);
+    const Data all(one);
+    ASSERT_EQ(run(*code, one, all), loops::kOk);
+    for (const auto rows : {2, 3, 8, 100}) {
+      const Kernel some = row_sums(rows, n);
+      EXPECT_EQ(compiled(some)->fn, code->fn);
+      const Data data(some);
+      std::memcpy(data.buffers[0]->data(), all.buffers[0]->data(), data.buffers[0]->size());
+      ASSERT_EQ(run(*code, some, data), loops::kOk);
+      EXPECT_EQ(std::memcmp(data.buffers[1]->data(), all.buffers[1]->data(), data.buffers[1]->size()), 0) << n;
+    }
+  }
+}
+
 TEST(Compile, PoolingWithGuards) {
   for (const auto c : {1, 3, 8, 20}) check(max_pool(9, 12, c), 0, 1, {9 * 12 * c, 5 * 6 * c});
 }

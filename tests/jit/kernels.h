@@ -100,6 +100,22 @@ inline Kernel unary(Op op, std::int64_t n, DType dtype = DType::f32) {
   return m.k;
 }
 
+/// y[r] = Σ x[r, :]²
+inline Kernel row_sums(std::int64_t rows, std::int64_t n) {
+  Maker m("row_sums", {rows}, {n});
+  const int x = m.input(DType::f32, {n, 1});
+  m.output(m.reduce(Reduction::sum, m.op(Op::mul, x, x)), {1, 0});
+  return m.k;
+}
+
+/// y[r, c] = x[r, c] · scale[r] + x[r, 0]
+inline Kernel scaled_rows(std::int64_t rows, std::int64_t columns) {
+  Maker m("scaled_rows", {rows, columns});
+  const int scaled = m.op(Op::mul, m.input(DType::f32, {columns, 1}), m.input(DType::f32, {1, 0}));
+  m.output(m.op(Op::add, scaled, m.input(DType::f32, {columns, 0})), {columns, 1});
+  return m.k;
+}
+
 inline Kernel softmax(std::int64_t rows, std::int64_t n) {
   Maker m("softmax", {rows}, {n});
   const int x = m.input(DType::f32, {n, 1});
