@@ -19,8 +19,7 @@ constexpr Pass kPasses[] = {
 
     {"lower", false, true, lower},
     {"fold_constant", false, false, fold_constant},
-    {"widen_matmul_integer", false, false, widen_matmul_integer},
-    {"lower", false, true, lower},
+    {"pack_matmul_integer", false, false, pack_matmul_integer},
     {"reshape_to_view", false, false, reshape_to_view},
     {"fold_constant", false, false, fold_constant},
     {"eliminate_common", false, false, eliminate_common},

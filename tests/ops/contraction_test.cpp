@@ -47,6 +47,43 @@ TEST(MatMulInteger, SubtractsZeroPointsPerRowAndColumn) {
   expect_tensor(run("MatMulInteger", {a, b, rows, columns}), DType::i32, {2, 2}, {2, 0, 2, 0});
 }
 
+/// Values of an 8-bit dtype, the extremes among them.
+Tensor bytes(const Shape& shape, DType dtype, int seed) {
+  Tensor t(dtype, shape);
+  auto* values = static_cast<std::uint8_t*>(t.mutable_data());
+  constexpr std::uint8_t kExtremes[] = {0x00, 0x7f, 0x80, 0xff};
+  for (std::int64_t i = 0; i < t.size(); ++i) {
+    const auto n = static_cast<std::uint32_t>(i * 7 + seed) * 2654435761U >> 16;
+    values[i] = n % 3 == 0 ? kExtremes[n / 3 % 4] : static_cast<std::uint8_t>(n >> 3);
+  }
+  return t;
+}
+
+TEST(PackedMatMul, EqualsMatMulInteger) {
+  const struct {
+    Shape a;
+    std::int64_t columns;
+  } sizes[] = {{{1, 1}, 1}, {{3, 5}, 7},      {{4, 8}, 8},     {{2, 3, 9}, 17}, {{17, 12}, 33},
+               {{5}, 9},    {{35, 1030}, 10}, {{2, 2051}, 70}, {{2, 0}, 5},     {{0, 4}, 5}};
+  for (const auto& [shape, columns] : sizes) {
+    for (DType da : {DType::u8, DType::i8}) {
+      for (DType db : {DType::u8, DType::i8}) {
+        const Tensor a = bytes(shape, da, 1), b = bytes({shape.back(), columns}, db, 2);
+        for (const Tensor& zero : {Tensor(), bytes({}, db, 5), bytes({columns}, db, 3)}) {
+          const Tensor zero_a = bytes({}, da, zero.defined() ? 7 : 0);
+          const std::vector<Value> packed = run_op("lathe::PackMatrix", {b, zero}, {}, 2);
+          const Tensor y =
+              run("lathe::PackedMatMul", {a, packed[0].tensor(), zero_a, packed[1].tensor()}, {{"columns", columns}});
+          const Tensor expected = run("MatMulInteger", {a, b, zero_a, zero});
+          ASSERT_EQ(y.shape(), expected.shape());
+          for (std::int64_t i = 0; i < y.size(); ++i)
+            ASSERT_EQ(y.integer(i), expected.integer(i)) << shape.to_string() << " times " << columns << " at " << i;
+        }
+      }
+    }
+  }
+}
+
 TEST(MatMul, RefusesWhatDoesNotFit) {
   EXPECT_NE(refusal("MatMul", {counting({2, 3}), counting({2, 3})}).find("the inner extents differ: 2x3 times 2x3"),
             std::string::npos);

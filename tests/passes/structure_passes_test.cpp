@@ -23,6 +23,36 @@ TEST(Lower, LeavesLoopsAndContractionsAlone) {
   EXPECT_EQ(r.changes, 0U);
 }
 
+std::string quantized_product(const std::string& weights, const std::string& zero) {
+  return "graph g(%x: f32[2,3]) {\n  %s = constant f32[] [0.05]\n  %z = constant u8[] [100]\n" + weights + zero +
+         "  %q = QuantizeLinear(%x, %s, %z) @q\n  %y = MatMulInteger(%q, %w, %z" + (zero.empty() ? "" : ", %zw") +
+         ") @y\n  return %y\n}";
+}
+
+TEST(PackMatMulInteger, ConstantWeightsArePackedWithTheirZeroPoints) {
+  const std::string i8 = "  %w = constant i8[3,2] [1, -128, 127, 3, -4, 5]\n";
+  const std::string u8 = "  %w = constant u8[3,2] [1, 128, 255, 3, 0, 5]\n";
+  struct Case {
+    std::string weights, zero;
+    bool corrected;  // by the columns' zero points
+  };
+  for (const Case& c : {Case{i8, "", false}, Case{i8, "  %zw = constant i8[] [0]\n", false},
+                        Case{i8, "  %zw = constant i8[2] [3, -7]\n", true}, Case{u8, "", true},
+                        Case{u8, "  %zw = constant u8[] [128]\n", true}}) {
+    const PassResult r = expect_same_results(pack_matmul_integer, quantized_product(c.weights, c.zero));
+    EXPECT_EQ(r.operators(), "QuantizeLinear PackMatrix PackedMatMul");
+    const ops::Node& product = r.graph.node(r.graph.order().back());
+    EXPECT_EQ(product.inputs.size() > 3 && product.inputs[3] != ops::kNone, c.corrected) << c.weights << c.zero;
+  }
+}
+
+TEST(PackMatMulInteger, LeavesProductsOfComputedMatrices) {
+  const std::string text =
+      "graph g(%x: f32[2,2]) {\n  %s = constant f32[] [0.05]\n  %q = QuantizeLinear(%x, %s) @q\n"
+      "  %y = MatMulInteger(%q, %q) @y\n  return %y\n}";
+  EXPECT_EQ(run_pass(pack_matmul_integer, text).changes, 0U);
+}
+
 class ChannelsLast final : public TargetInfo {
  public:
   [[nodiscard]] bool prefers_channels_last() const override { return true; }
