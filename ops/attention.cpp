@@ -1,4 +1,4 @@
-// Attention said through matrix products and a softmax, and RotaryEmbedding.
+// Attention and FlexAttention said through matrix products and a softmax, and RotaryEmbedding.
 #include <limits>
 
 #include "ops/ir/builder.h"
@@ -182,9 +182,9 @@ ValueId merge_heads(Builder& b, ValueId x) {
 /// a · b over heads [batch, heads, …]: each head of b serves as many neighbours of a.
 class GroupedProduct {
  public:
-  GroupedProduct(const OpView& op, Builder& b, ValueId q, ValueId k) : b_(b) {
-    const bool stated = op.has_attr("q_num_heads") && op.has_attr("kv_num_heads");
-    direct_ = b.fact(k).shape[1] == 1 || (stated && op.i("q_num_heads") == op.i("kv_num_heads"));
+  /// `same_heads`: the model says that q and k have equally many.
+  GroupedProduct(Builder& b, ValueId q, ValueId k, bool same_heads)
+      : b_(b), direct_(same_heads || b.fact(k).shape[1] == 1) {
     if (direct_) return;
     kv_heads_ = b.shape_of(k, 1, 2);
     repeats_ = b.op("Div", {b.shape_of(q, 1, 2), kv_heads_});
@@ -200,7 +200,7 @@ class GroupedProduct {
 
  private:
   Builder& b_;
-  bool direct_ = true;
+  bool direct_;
   ValueId kv_heads_ = kNone, repeats_ = kNone;
 };
 
@@ -232,7 +232,8 @@ std::vector<ValueId> lower_attention(const OpView& op, Builder& b) {
     k = b.concat({op.id(kPastKey), k}, 2);
     v = b.concat({op.id(kPastValue), v}, 2);
   }
-  const GroupedProduct product(op, b, q, k);
+  const bool stated = op.has_attr("q_num_heads") && op.has_attr("kv_num_heads");
+  const GroupedProduct product(b, q, k, stated && op.i("q_num_heads") == op.i("kv_num_heads"));
   const ValueId raw = scaled(op, b, product(q, b.transpose(b.cast(k, compute), {0, 1, 3, 2})), q);
   ValueId capped = raw;
   if (op.f("softcap") > 0) {
@@ -261,6 +262,74 @@ std::vector<ValueId> lower_attention(const OpView& op, Builder& b) {
   outputs.push_back(b.cast(stages[mode], dtype));
   outputs.resize(static_cast<std::size_t>(op.outputs()));
   return outputs;
+}
+
+// ---- FlexAttention: FlexScores, a softmax and FlexValues; import puts modifiers between these ----
+
+constexpr Attribute kFlexAttributes[] = {{"scale", AttrKind::number}, {"softmax_precision", AttrKind::integer}};
+
+/// The dtype of scores and weights.
+DType flex_precision(const OpView& op) {
+  const DType dtype = op.in(kQ).dtype;
+  if (!op.has_attr("softmax_precision")) return dtype == DType::f64 ? DType(DType::f64) : DType(DType::f32);
+  const std::int64_t code = op.i("softmax_precision");
+  op.require(code > 0 && code < DType::kCount && is_float_type(static_cast<DType::Code>(code)),
+             "softmax_precision must be f16, bf16, f32 or f64, got {}", code);
+  return static_cast<DType::Code>(code);
+}
+
+Facts infer_flex_scores(const OpView& op) {
+  const Fact &q = op.in(kQ), &k = op.in(kK);
+  op.require(is_float_type(q.dtype), "Q must be f16, bf16, f32 or f64, got {}", q.dtype);
+  op.require_same_dtype(kQ, kK);
+  op.require(q.rank() == 4 && k.rank() == 4, "Q and K must have 4 dims, got {} and {}", q.shape, k.shape);
+  op.require(q.shape[0] == k.shape[0] && q.shape[3] == k.shape[3],
+             "batch and head size of Q and K must agree, got {} and {}", q.shape, k.shape);
+  op.require(q.shape[1] == 0 || (k.shape[1] > 0 && q.shape[1] % k.shape[1] == 0),
+             "{} heads of Q are no multiple of {} heads of K", q.shape[1], k.shape[1]);
+  return {Fact(flex_precision(op), {q.shape[0], q.shape[1], q.shape[2], k.shape[2]})};
+}
+
+std::vector<ValueId> lower_flex_scores(const OpView& op, Builder& b) {
+  const DType compute = LoopBuilder::compute_type(op.in(kQ).dtype);
+  const ValueId q = b.cast(op.id(kQ), compute), k = b.cast(op.id(kK), compute);
+  const GroupedProduct product(b, q, k, false);
+  return {b.cast(scaled(op, b, product(q, b.transpose(k, {0, 1, 3, 2})), q), flex_precision(op))};
+}
+
+Facts infer_flex_values(const OpView& op) {
+  const Fact &weights = op.in(0), &v = op.in(1);
+  op.require(is_float_type(weights.dtype) && is_float_type(v.dtype),
+             "the weights and V must be f16, bf16, f32 or f64, got {} and {}", weights.dtype, v.dtype);
+  op.require(weights.rank() == 4 && v.rank() == 4, "the weights and V must have 4 dims, got {} and {}", weights.shape,
+             v.shape);
+  op.require(weights.shape[0] == v.shape[0] && weights.shape[3] == v.shape[2],
+             "batch and keys of the weights and V must agree, got {} and {}", weights.shape, v.shape);
+  op.require(weights.shape[1] == 0 || (v.shape[1] > 0 && weights.shape[1] % v.shape[1] == 0),
+             "{} heads of Q are no multiple of {} heads of V", weights.shape[1], v.shape[1]);
+  return {Fact(v.dtype, {weights.shape[0], weights.shape[1], weights.shape[2], v.shape[3]})};
+}
+
+std::vector<ValueId> lower_flex_values(const OpView& op, Builder& b) {
+  const bool wide = op.in(0).dtype == DType::f64 || op.in(1).dtype == DType::f64;
+  const DType compute = wide ? DType(DType::f64) : DType(DType::f32);
+  const ValueId weights = b.cast(op.id(0), compute), v = b.cast(op.id(1), compute);
+  return {b.cast(GroupedProduct(b, weights, v, false)(weights, v), op.in(1).dtype)};
+}
+
+Facts infer_flex(const OpView& op) {
+  const Fact &q = op.in(kQ), &k = op.in(kK), &v = op.in(kV);
+  static_cast<void>(infer_flex_scores(op));
+  op.require_same_dtype(kQ, kV);
+  op.require(v.rank() == 4 && v.shape[0] == k.shape[0] && v.shape[1] == k.shape[1] && v.shape[2] == k.shape[2],
+             "K and V must agree in batch, heads and length, got {} and {}", k.shape, v.shape);
+  return {Fact(q.dtype, {q.shape[0], q.shape[1], q.shape[2], v.shape[3]})};
+}
+
+std::vector<ValueId> lower_flex(const OpView& op, Builder& b) {
+  const ValueId scores = b.op("lathe::FlexScores", {op.id(kQ), op.id(kK)}, op.node().attributes);
+  const ValueId weights = b.op("Softmax", {scores}, {{"axis", std::int64_t{-1}}});
+  return {b.op("lathe::FlexValues", {weights, op.id(kV)})};
 }
 
 // ---- RotaryEmbedding: pairs of features turned by an angle per position ----
@@ -360,6 +429,22 @@ constinit const OpDef op_lathe_mask_scores = {.name = "MaskScores",
                                               .attributes = kMaskAttributes,
                                               .infer = infer_mask,
                                               .expr = expr_mask};
+
+extern const OpDef op_flex_attention, op_lathe_flex_scores, op_lathe_flex_values;
+constinit const OpDef op_flex_attention = {.name = "FlexAttention",
+                                           .domain = "ai.onnx.preview",
+                                           .inputs = 3,
+                                           .attributes = kFlexAttributes,
+                                           .infer = infer_flex,
+                                           .lower = lower_flex};
+constinit const OpDef op_lathe_flex_scores = {.name = "FlexScores",
+                                              .domain = "lathe",
+                                              .inputs = 2,
+                                              .attributes = kFlexAttributes,
+                                              .infer = infer_flex_scores,
+                                              .lower = lower_flex_scores};
+constinit const OpDef op_lathe_flex_values = {
+    .name = "FlexValues", .domain = "lathe", .inputs = 2, .infer = infer_flex_values, .lower = lower_flex_values};
 
 extern const OpDef op_rotary_embedding;
 constinit const OpDef op_rotary_embedding = {.name = "RotaryEmbedding",

@@ -1,4 +1,4 @@
-// Operators whose bodies are graphs: If, Loop and Scan. The runtime executes them.
+// Operators whose bodies are graphs: If, Loop, Scan and SequenceMap. The runtime executes them.
 #include "ops/ir/op.h"
 
 namespace lathe::ops {
@@ -38,5 +38,13 @@ constinit const OpDef op_scan = {.name = "Scan",
                                  .subgraphs = kBody,
                                  .since = 25,
                                  .region = Region::scan};
+
+extern const OpDef op_sequence_map;
+constinit const OpDef op_sequence_map = {.name = "SequenceMap",
+                                         .inputs = {1, Arity::kMany},
+                                         .outputs = {1, Arity::kMany},
+                                         .subgraphs = kBody,
+                                         .since = 17,
+                                         .region = Region::sequence_map};
 
 }  // namespace lathe::ops

@@ -1,4 +1,4 @@
-// If, Loop and Scan: bodies are modules, run as often as the data says.
+// If, Loop, Scan and SequenceMap: bodies are modules, run as often as the data says.
 #include <algorithm>
 #include <cstring>
 #include <limits>
@@ -200,6 +200,35 @@ std::vector<Value> Execution::run_scan(const Part& part, const ops::Node& node, 
     outputs.emplace_back(stack(node, scans[s], axis));
   }
   outputs.resize(std::max(outputs.size(), node.outputs.size()));
+  return outputs;
+}
+
+std::vector<Value> Execution::run_sequence_map(const Part& part, const ops::Node& node, std::span<const Value> inputs,
+                                               const RunControl& control) {
+  const Module& body = *part.bodies[0];
+  const std::size_t formal = node.formal_inputs();
+  const auto refuse = [&](std::string_view what) {
+    fail(ErrorCode::invalid_model, "{}: {}", ops::describe(node), what);
+  };
+  if (!inputs[0].is_sequence()) refuse("its first input must be a sequence");
+  const std::size_t trips = inputs[0].sequence().size();
+  for (std::size_t i = 1; i < formal; ++i) {
+    if (inputs[i].is_sequence() && inputs[i].sequence().size() != trips) {
+      refuse(fmt::format("input {} has {} elements, the first {}", i, inputs[i].sequence().size(), trips));
+    }
+  }
+  std::vector<Sequence> results(body.graph().outputs.size());
+  std::vector<Value> arguments(inputs.begin(), inputs.end());
+  for (std::size_t t = 0; t < trips; ++t) {
+    control.check();
+    for (std::size_t i = 0; i < formal; ++i) {
+      if (inputs[i].is_sequence()) arguments[i] = inputs[i].sequence()[t];
+    }
+    std::vector<Value> out = run(body, arguments, control);
+    for (std::size_t o = 0; o < results.size(); ++o) results[o].push_back(std::move(out[o]));
+  }
+  std::vector<Value> outputs;
+  for (Sequence& result : results) outputs.emplace_back(std::move(result));
   return outputs;
 }
 

@@ -177,6 +177,8 @@ std::vector<Value> Execution::run_part(const Part& part, const Module& module, s
       return run_loop(part, node, inputs, control);
     case ops::Region::scan:
       return run_scan(part, node, inputs, control);
+    case ops::Region::sequence_map:
+      return run_sequence_map(part, node, inputs, control);
     case ops::Region::none:
       break;
   }

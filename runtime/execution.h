@@ -61,6 +61,8 @@ class Execution {
                               const RunControl& control);
   std::vector<Value> run_scan(const Part& part, const ops::Node& node, std::span<const Value> inputs,
                               const RunControl& control);
+  std::vector<Value> run_sequence_map(const Part& part, const ops::Node& node, std::span<const Value> inputs,
+                                      const RunControl& control);
   void reserve(const Plan& plan);
   Tensor allocate(DType dtype, const Shape& shape);
 

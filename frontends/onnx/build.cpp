@@ -7,6 +7,7 @@
 #include <unordered_map>
 #include <unordered_set>
 
+#include "frontends/onnx/expand.h"
 #include "frontends/onnx/hints.h"
 #include "frontends/onnx/scope.h"
 #include "frontends/onnx/tensor.h"
@@ -181,6 +182,7 @@ class GraphBuilder {
     }
     Context context(*this, scope);
     upgrade(draft, opset, context);
+    expand(draft, context);
     finish(std::move(draft), scope.graph());
   }
 

@@ -40,7 +40,7 @@ class UpgradeContext {
   /// What is known of a value's type.
   [[nodiscard]] virtual Hint hint(ops::ValueId id) = 0;
 
-  /// A new node in front of `node`, with one output.
+  /// A new node in front of `node`, with one output. `op` is "Op" or "domain::Op".
   ops::ValueId emit(const Draft& node, std::string_view op, std::vector<ops::ValueId> inputs,
                     ops::Attributes attributes = {});
   /// A constant, named after the node.

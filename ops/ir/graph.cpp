@@ -199,6 +199,30 @@ Graph Graph::clone() const {
   return g;
 }
 
+std::vector<ValueId> inline_graph(Graph& graph, Graph body, std::span<const ValueId> arguments) {
+  std::vector<ValueId> moved(body.value_count(), kNone);
+  for (std::size_t i = 0; i < body.inputs.size(); ++i) moved[static_cast<std::size_t>(body.inputs[i])] = arguments[i];
+  const auto move = [&](ValueId id) {
+    if (id == kNone) return kNone;
+    ValueId& to = moved[static_cast<std::size_t>(id)];
+    if (to == kNone) {
+      to = graph.add_value(body.value(id).name);
+      graph.value(to) = std::move(body.value(id));
+      graph.value(to).producer = kNone;
+    }
+    return to;
+  };
+  for (NodeId id : body.order()) {
+    Node node = std::move(body.node(id));
+    for (ValueId& v : node.inputs) v = move(v);
+    for (ValueId& v : node.outputs) v = move(v);
+    graph.add_node(std::move(node));
+  }
+  std::vector<ValueId> outputs;
+  for (ValueId id : body.outputs) outputs.push_back(move(id));
+  return outputs;
+}
+
 bool is_output(const Graph& graph, ValueId value) {
   return std::find(graph.outputs.begin(), graph.outputs.end(), value) != graph.outputs.end();
 }

@@ -132,6 +132,9 @@ class Graph {
 /// place.
 void verify(const Graph& graph);
 
+/// Moves the nodes of `body` into `graph`, `arguments` in the place of its inputs; gives the values of its outputs.
+std::vector<ValueId> inline_graph(Graph& graph, Graph body, std::span<const ValueId> arguments);
+
 /// Whether `value` feeds a graph output.
 bool is_output(const Graph& graph, ValueId value);
 

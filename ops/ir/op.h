@@ -55,7 +55,7 @@ struct Arity {
 };
 
 /// Operators whose bodies are graphs; the runtime executes them.
-enum class Region : std::uint8_t { none, if_, loop, scan };
+enum class Region : std::uint8_t { none, if_, loop, scan, sequence_map };
 
 /// An operator. Exactly one of lower, expr, kernel and region says how it runs. Definitions are written
 /// `extern const OpDef op_xxx;` `constinit const OpDef op_xxx = {.name = …};` in ops/*.cpp and found by that form.

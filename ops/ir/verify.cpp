@@ -95,6 +95,7 @@ void check_subgraphs(const Node& node) {
         }
         break;
       case Region::scan:
+      case Region::sequence_map:
         expect_count(node, i, "inputs", inputs, formal);
         if (body.outputs.size() < node.outputs.size())
           expect_count(node, i, "outputs", body.outputs.size(), node.outputs.size());
