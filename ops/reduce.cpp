@@ -12,6 +12,28 @@ using loops::Reduction;
 constexpr Attribute kAttributes[] = {{"keepdims", 1}, {"noop_with_empty_axes", 0}};
 constexpr Attribute kArgAttributes[] = {{"axis", 0}, {"keepdims", 1}, {"select_last_index", 0}};
 
+// ---- lathe::SumTo(x, like): x summed over the dims along which `like` would be broadcast to it ----
+
+Facts infer_sum_to(const OpView& op) {
+  require_dtype(op, 0, Accepts::numeric);
+  const Shape &x = op.in(0).shape, &like = op.in(1).shape;
+  op.require(op.broadcast(x, like) == x, "shape {} does not broadcast to {}", like, x);
+  return {{op.in(0).dtype, like}};
+}
+
+std::vector<ValueId> lower_sum_to(const OpView& op, Builder& b) {
+  const Shape &x = op.in(0).shape, &like = op.in(1).shape;
+  const int leading = x.rank() - like.rank();
+  std::vector<std::int64_t> axes, dropped;
+  for (int d = 0; d < x.rank(); ++d) {
+    if (d < leading) dropped.push_back(d);
+    if (d < leading || (like[d - leading] == 1 && x[d] != 1)) axes.push_back(d);
+  }
+  ValueId y = axes.empty() ? b.op("Identity", {op.id(0)}) : b.reduce("ReduceSum", op.id(0), axes);
+  if (!dropped.empty()) y = b.squeeze(y, dropped);
+  return {y};
+}
+
 // ---- reductions with axes as an input ----
 
 // Ascending; none where the operator leaves every element alone.
@@ -196,5 +218,9 @@ constinit const OpDef op_reduce_log_sum = composite("ReduceLogSum", 28, lower_lo
 constinit const OpDef op_reduce_log_sum_exp = composite("ReduceLogSumExp", 28, lower_log_sum_exp);
 constinit const OpDef op_arg_max = arg<Reduction::argmax_first, Reduction::argmax_last>("ArgMax");
 constinit const OpDef op_arg_min = arg<Reduction::argmin_first, Reduction::argmin_last>("ArgMin");
+
+extern const OpDef op_lathe_sum_to;
+constinit const OpDef op_lathe_sum_to = {
+    .name = "SumTo", .domain = "lathe", .inputs = 2, .infer = infer_sum_to, .lower = lower_sum_to};
 
 }  // namespace lathe::ops

@@ -8,6 +8,7 @@
 #include <unordered_set>
 
 #include "frontends/onnx/expand.h"
+#include "frontends/onnx/gradient.h"
 #include "frontends/onnx/hints.h"
 #include "frontends/onnx/scope.h"
 #include "frontends/onnx/tensor.h"
@@ -99,8 +100,20 @@ class GraphBuilder {
       }
     }
     declare_outputs(proto.nodes, scope, environment);
+    const std::size_t outer = gradients_.size();
     for (const NodeProto& node : proto.nodes) add_node(node, scope, environment);
+    add_gradients(outer, scope);
     for (std::string_view message : proto.outputs) add_output(message, scope);
+  }
+
+  /// Those waiting since there were `from`: all that they differentiate is there now.
+  void add_gradients(std::size_t from, Scope& scope) {
+    Context context(*this, scope);
+    for (std::size_t i = from; i < gradients_.size(); ++i) {
+      add_gradient(
+          std::move(gradients_[i]), [&](std::string_view name) { return scope.find(name); }, context);
+    }
+    gradients_.resize(from);
   }
 
   /// An initializer of an input's name is its default. Before IR 4 every initializer had to be listed as an input too:
@@ -183,6 +196,10 @@ class GraphBuilder {
     Context context(*this, scope);
     upgrade(draft, opset, context);
     expand(draft, context);
+    if (is_gradient(draft)) {
+      gradients_.push_back(std::move(draft));
+      return;
+    }
     finish(std::move(draft), scope.graph());
   }
 
@@ -240,7 +257,9 @@ class GraphBuilder {
       if (!call.outputs[i].empty()) scope.expect_result(function.outputs[i], *caller.find(call.outputs[i]));
     }
     declare_outputs(function.nodes, scope, inner);
+    const std::size_t outer = gradients_.size();
     for (const NodeProto& node : function.nodes) add_node(node, scope, inner);
+    add_gradients(outer, scope);
     pass_through(function, call, scope, caller);
     inlining_.pop_back();
   }
@@ -438,7 +457,8 @@ class GraphBuilder {
   Budget& budget_;
   std::map<FunctionKey, FunctionProto> functions_;
   std::vector<const FunctionProto*> inlining_;
-  int depth_ = 0;  ///< of subgraphs
+  int depth_ = 0;                 ///< of subgraphs
+  std::vector<Draft> gradients_;  ///< waiting until their graph is whole
   std::unordered_map<const Graph*, Hints> hints_;
   Unsupported unsupported_;
 };
