@@ -243,6 +243,8 @@ std::vector<Handle> Compiler::compile(std::span<const Kernel* const> kernels, co
   };
   std::vector<Handle> handles;
   for (const auto& result : results) {
+    constexpr std::chrono::milliseconds kBetweenChecks(2);
+    while (options.check && result.wait_for(kBetweenChecks) != std::future_status::ready) options.check();
     auto held = std::make_shared<Held>(Held{state_, result.get()});
     const CompiledKernel* kernel = held->kernel.get();
     handles.emplace_back(std::move(held), kernel);

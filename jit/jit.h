@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <span>
 #include <vector>
@@ -35,6 +36,8 @@ struct Options {
   int threads = 1;          ///< modules compiled at the same time
   bool perf_map = false;    ///< name the code in /tmp/perf-<pid>.map
   bool gdb = false;         ///< register the code with an attached debugger
+  /// Called now and then while another thread compiles what is wanted; ends the wait by throwing.
+  std::function<void()> check = {};
 };
 
 struct Stats {

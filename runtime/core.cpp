@@ -46,35 +46,28 @@ std::optional<PlanCache::Entry> PlanCache::find(const std::string& key, bool cou
 }
 
 void PlanCache::add(const std::string& key, Entry entry) {
+  std::list<Node> gone;  // outlives the lock: what leaves is destroyed while others may look up
   const std::lock_guard lock(mutex_);
   const std::size_t charge = sizeof(Node) + 2 * key.size() + (entry.plan ? entry.plan->charge : 0);
   nodes_.push_front({key, std::move(entry), charge});
   index_[nodes_.front().key] = nodes_.begin();
   bytes_ += charge;
-  evict(limit_);
+  while (bytes_ > limit_ && nodes_.size() > 1) remove(std::prev(nodes_.end()), gone);
 }
 
-void PlanCache::evict(std::size_t limit) {
-  while (bytes_ > limit && nodes_.size() > 1) {
-    Node& last = nodes_.back();
-    bytes_ -= last.charge;
-    index_.erase(last.key);
-    nodes_.pop_back();
-    ++evictions_;
-  }
+void PlanCache::remove(std::list<Node>::iterator node, std::list<Node>& gone) {
+  bytes_ -= node->charge;
+  index_.erase(node->key);
+  gone.splice(gone.end(), nodes_, node);
+  ++evictions_;
 }
 
 void PlanCache::trim() {
+  std::list<Node> gone;
   const std::lock_guard lock(mutex_);
   for (auto it = nodes_.begin(); it != nodes_.end();) {
-    if (it->entry.plan && it->entry.plan.use_count() > 1) {
-      ++it;
-      continue;
-    }
-    bytes_ -= it->charge;
-    index_.erase(it->key);
-    it = nodes_.erase(it);
-    ++evictions_;
+    const auto node = it++;
+    if (!node->entry.plan || node->entry.plan.use_count() == 1) remove(node, gone);
   }
 }
 
@@ -174,9 +167,9 @@ void EngineCore::run_passes(ops::Graph& graph, bool at_load, std::vector<passes:
   if (records) records->insert(records->end(), run.begin(), run.end());
 }
 
-std::shared_ptr<const Plan> EngineCore::make_plan(const Program& program) {
+std::shared_ptr<const Plan> EngineCore::make_plan(const Program& program, const RunControl& control) {
   const jit::Stats before = compiler_->stats();
-  auto plan = runtime::make_plan(program, build_);
+  auto plan = runtime::make_plan(program, build_, [&] { control.check(); });
   const jit::Stats after = compiler_->stats();
   kernels_ += static_cast<std::uint64_t>(after.kernels_compiled - before.kernels_compiled);
   compile_microseconds_ += static_cast<std::uint64_t>((after.compile_ms - before.compile_ms) * 1000);

@@ -17,6 +17,7 @@
 #include "jit/jit.h"
 #include "passes/pipeline.h"
 #include "runtime/program.h"
+#include "runtime/run_control.h"
 
 namespace lathe::runtime {
 
@@ -41,7 +42,8 @@ class PlanCache {
     Entry entry;
     std::size_t charge = 0;
   };
-  void evict(std::size_t limit);
+  /// Takes a node out; the caller holds the mutex, and destroys `gone` after it.
+  void remove(std::list<Node>::iterator node, std::list<Node>& gone);
 
   mutable std::mutex mutex_;
   std::size_t limit_;
@@ -82,7 +84,15 @@ class EngineCore {
   void run_passes(ops::Graph& graph, bool at_load, std::vector<passes::Record>* records = nullptr,
                   std::chrono::steady_clock::time_point deadline = std::chrono::steady_clock::time_point::max());
   [[nodiscard]] bool fuses() const;
-  std::shared_ptr<const Plan> make_plan(const Program& program);
+  /// `control` ends the wait for what other threads compile.
+  std::shared_ptr<const Plan> make_plan(const Program& program, const RunControl& control);
+  /// Tells the application, where it listens at all, what `text` returns.
+  template <class Text>
+  void log(LogLevel level, Text&& text) {
+    if (!options_.log) return;
+    const std::lock_guard lock(log_mutex_);
+    options_.log(level, std::string(text()));
+  }
 
   void count_structure() { ++structures_; }
   void count_structure_hit() { ++structure_hits_; }
@@ -98,6 +108,7 @@ class EngineCore {
   BuildOptions build_;
   PlanCache plans_;
   DataMemory memory_;
+  std::mutex log_mutex_;
   std::atomic<std::size_t> structures_{0};
   std::atomic<std::uint64_t> structure_hits_{0};
   std::atomic<std::uint64_t> passes_run_{0};

@@ -196,10 +196,12 @@ void EngineImpl::give_back(std::unique_ptr<Execution> execution) {
 }
 
 void EngineImpl::trim() {
+  std::vector<std::unique_ptr<Execution>> gone;
   {
     const std::lock_guard lock(idle_mutex_);
-    idle_.clear();
+    gone.swap(idle_);
   }
+  gone.clear();
   core->plans().trim();
   module->forget();
 }

@@ -70,7 +70,7 @@ class SessionImpl {
  private:
   [[nodiscard]] bool outputs_overlap(std::span<const Value> inputs) const;
   void run_fast(const RunControl& control);
-  void make_fast(std::span<const Value> inputs);
+  void make_fast(std::span<const Value> inputs, const RunControl& control = {});
 
   // The plan to run with bound buffers when nothing has changed since the last run.
   PlanInstance* fast_ = nullptr;

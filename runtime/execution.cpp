@@ -20,13 +20,6 @@ bool check_between_steps(void* raw) {
 
 }  // namespace
 
-void RunControl::check() const {
-  if (stop.stop_requested()) fail(ErrorCode::cancelled, "the run was cancelled");
-  if (deadline != std::chrono::steady_clock::time_point::max() && std::chrono::steady_clock::now() >= deadline) {
-    fail(ErrorCode::deadline_exceeded, "the run did not end before its deadline");
-  }
-}
-
 Tensor Execution::allocate(DType dtype, const Shape& shape) {
   if (dtype == DType::string) return {dtype, shape};
   const std::shared_ptr<void> memory = core_->memory().allocate(Tensor::byte_size(dtype, shape));
@@ -51,7 +44,7 @@ void Execution::reserve(const Plan& plan) {
   }
 }
 
-PlanInstance* Execution::prepare(Segment& segment, std::span<const Value> inputs) {
+PlanInstance* Execution::prepare(Segment& segment, std::span<const Value> inputs, const RunControl& control) {
   std::vector<Cached>& known = instances_[segment.id()];
   for (std::size_t i = 0; i < known.size(); ++i) {
     if (!segment.same_key(inputs, known[i].made_for)) continue;
@@ -62,7 +55,7 @@ PlanInstance* Execution::prepare(Segment& segment, std::span<const Value> inputs
     known.front().instance->bind(static_cast<std::byte*>(arena_.get()));
     return known.front().instance.get();
   }
-  std::shared_ptr<const Plan> plan = segment.plan(inputs, *core_);
+  std::shared_ptr<const Plan> plan = segment.plan(inputs, *core_, control);
   if (!plan) return nullptr;
   Cached cached;
   for (const Value& v : inputs) {
@@ -103,7 +96,7 @@ std::vector<Value> Execution::run_segment(Segment& segment, std::span<const Valu
   PlanInstance* instance = nullptr;
   const bool tensors = std::all_of(inputs.begin(), inputs.end(),
                                    [](const Value& v) { return v.is_tensor() && v.dtype() != DType::string; });
-  if (tensors) instance = prepare(segment, inputs);
+  if (tensors) instance = prepare(segment, inputs, control);
   if (!instance) return run_eager(segment.graph(), inputs, control);
   std::vector<void*> in;
   for (const Value& v : inputs) {

@@ -1,29 +1,16 @@
 // Execution: runs a module for one session, in memory of its own. One thread at a time.
 #pragma once
 
-#include <chrono>
 #include <memory>
 #include <span>
-#include <stop_token>
 #include <unordered_map>
 #include <vector>
 
 #include "runtime/core.h"
 #include "runtime/module.h"
+#include "runtime/run_control.h"
 
 namespace lathe::runtime {
-
-/// When a run must end early.
-struct RunControl {
-  std::stop_token stop;
-  std::chrono::steady_clock::time_point deadline = std::chrono::steady_clock::time_point::max();
-
-  [[nodiscard]] bool active() const {
-    return stop.stop_possible() || deadline != std::chrono::steady_clock::time_point::max();
-  }
-  /// Failure (cancelled, deadline_exceeded) where the run must end.
-  void check() const;
-};
 
 class Execution {
  public:
@@ -34,7 +21,7 @@ class Execution {
                          std::span<const Tensor> bound = {});
 
   /// The instance for these inputs, ready to run: plan made, arena and scratch allocated. Null for eager segments.
-  PlanInstance* prepare(Segment& segment, std::span<const Value> inputs);
+  PlanInstance* prepare(Segment& segment, std::span<const Value> inputs, const RunControl& control);
   /// Runs a prepared instance on raw memory. Failure where a step fails.
   void run_instance(PlanInstance& instance, std::span<void* const> inputs, std::span<void* const> outputs,
                     const RunControl& control);

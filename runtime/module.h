@@ -4,13 +4,13 @@
 
 #include <list>
 #include <memory>
-#include <mutex>
 #include <string>
 #include <unordered_map>
 #include <vector>
 
 #include "passes/pipeline.h"
 #include "runtime/program.h"
+#include "runtime/run_control.h"
 
 namespace lathe::runtime {
 
@@ -23,8 +23,9 @@ class Segment {
   Segment(ops::Graph graph, std::vector<bool> by_value, int id)
       : graph_(std::move(graph)), by_value_(std::move(by_value)), id_(id) {}
 
-  /// The plan for these inputs; null where the segment must run node by node (strings, sequences). Throws Failure.
-  std::shared_ptr<const Plan> plan(std::span<const Value> inputs, EngineCore& core);
+  /// The plan for these inputs; null where the segment must run node by node (strings, sequences). Throws Failure. Of
+  /// many threads that want a new plan one makes it while the others wait, each as long as its `control` allows.
+  std::shared_ptr<const Plan> plan(std::span<const Value> inputs, EngineCore& core, const RunControl& control = {});
 
   /// Whether inputs equal in dtype and shape (and in value, where values decide shapes) to the ones a plan was made
   /// for.
@@ -44,7 +45,7 @@ class Segment {
   bool infer(std::span<const Value> inputs, ops::Graph& graph) const;
   std::shared_ptr<Program> specialize(std::span<const Value> inputs, EngineCore& core);
 
-  std::mutex mutex_;
+  Turn turn_;  ///< to change what follows
   ops::Graph graph_;
   std::vector<bool> by_value_;
   int id_;

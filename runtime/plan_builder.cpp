@@ -26,9 +26,9 @@ class PlanBuilder {
     for (const Group& group : program.groups) add_group(group);
   }
 
-  std::shared_ptr<const Plan> finish() {
+  std::shared_ptr<const Plan> finish(const std::function<void()>& check) {
     add_outputs();
-    compile();
+    compile(check);
     place();
     for (Item& item : items_) plan_->steps.push_back(std::move(item.step));
     for (ValueId v : graph_.inputs) plan_->inputs.push_back(*graph_.value(v).fact);
@@ -304,7 +304,7 @@ class PlanBuilder {
     }
   }
 
-  void compile() {
+  void compile(const std::function<void()>& check) {
     std::vector<const loops::Kernel*> kernels;
     for (const Item& item : items_) {
       if (item.loop) kernels.push_back(&item.loop->kernel);
@@ -324,6 +324,7 @@ class PlanBuilder {
     jit.threads = options_.threads;
     jit.perf_map = options_.perf_map;
     jit.gdb = options_.gdb;
+    jit.check = check;
     const auto code = jit::Compiler::get()->compile(kernels, jit);
     std::size_t next = 0;
     for (Item& item : items_) {
@@ -461,8 +462,9 @@ class PlanBuilder {
 
 }  // namespace
 
-std::shared_ptr<const Plan> make_plan(const Program& program, const BuildOptions& options) {
-  return PlanBuilder(program, options).finish();
+std::shared_ptr<const Plan> make_plan(const Program& program, const BuildOptions& options,
+                                      const std::function<void()>& check) {
+  return PlanBuilder(program, options).finish(check);
 }
 
 namespace {

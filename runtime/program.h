@@ -2,6 +2,7 @@
 #pragma once
 
 #include <atomic>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -39,7 +40,6 @@ struct BuildOptions {
   bool perf_map = false;
   bool gdb = false;
   int threads = 1;
-  std::string passes;
   PackedWeights* packed = nullptr;
 };
 
@@ -48,8 +48,10 @@ struct Program {
   std::vector<ops::Group> groups;  ///< in execution order
 };
 
-/// Makes the plan for the facts that `program.graph` holds at the moment. Throws Failure.
-std::shared_ptr<const Plan> make_plan(const Program& program, const BuildOptions& options);
+/// Makes the plan for the facts that `program.graph` holds at the moment. Throws Failure. `check` is called while
+/// another thread compiles what the plan needs, and ends the wait by throwing.
+std::shared_ptr<const Plan> make_plan(const Program& program, const BuildOptions& options,
+                                      const std::function<void()>& check);
 
 /// Runs a loop kernel through compiled code, for folding and for nodes that run on their own.
 std::int32_t run_compiled(const loops::Kernel& kernel, const loops::KernelArgs& args);

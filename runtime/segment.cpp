@@ -108,35 +108,41 @@ std::shared_ptr<Program> Segment::specialize(std::span<const Value> inputs, Engi
   return program;
 }
 
-std::shared_ptr<const Plan> Segment::plan(std::span<const Value> inputs, EngineCore& core) {
+std::shared_ptr<const Plan> Segment::plan(std::span<const Value> inputs, EngineCore& core, const RunControl& control) {
   const std::string wanted = key(inputs);
   if (auto found = core.plans().find(wanted)) return found->eager ? nullptr : found->plan;
-  const std::lock_guard lock(mutex_);
+  const Turn::Hold turn(turn_, control);
   if (auto found = core.plans().find(wanted, false)) return found->eager ? nullptr : found->plan;
+  core.log(LogLevel::debug, [&] {
+    std::string text = fmt::format("segment {}: making a plan for", id_);
+    for (const Value& v : inputs) text += " " + ops::fact_of(v).to_string();
+    return text;
+  });
   const std::shared_ptr<Program> program = specialize(inputs, core);
+  control.check();
   if (!program) {
     core.plans().add(wanted, {nullptr, true});
     return nullptr;
   }
-  std::shared_ptr<const Plan> plan = core.make_plan(*program);
+  std::shared_ptr<const Plan> plan = core.make_plan(*program, control);
   core.plans().add(wanted, {plan, false});
   return plan;
 }
 
 std::shared_ptr<Program> Segment::program(std::span<const Value> inputs, EngineCore& core) {
-  const std::lock_guard lock(mutex_);
+  const Turn::Hold turn(turn_, {});
   return specialize(inputs, core);
 }
 
 void Segment::trace(std::span<const Value> inputs, EngineCore& core, std::vector<passes::Record>& records) {
-  const std::lock_guard lock(mutex_);
+  const Turn::Hold turn(turn_, {});
   if (!infer(inputs, graph_)) return;
   ops::Graph copy = graph_.clone();
   core.run_passes(copy, false, &records);
 }
 
 void Segment::forget() {
-  const std::lock_guard lock(mutex_);
+  const Turn::Hold turn(turn_, {});
   programs_.clear();
 }
 

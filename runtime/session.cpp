@@ -58,7 +58,7 @@ bool SessionImpl::outputs_overlap(std::span<const Value> inputs) const {
   return false;
 }
 
-void SessionImpl::make_fast(std::span<const Value> inputs) {
+void SessionImpl::make_fast(std::span<const Value> inputs, const RunControl& control) {
   fast_ = nullptr;
   const Module& module = *engine->module;
   if (module.parts().size() != 1 || !module.parts().front().segment || outputs_overlap(inputs)) return;
@@ -74,7 +74,7 @@ void SessionImpl::make_fast(std::span<const Value> inputs) {
     Tensor t = inputs[at].tensor();
     in.push_back(t.mutable_data());
   }
-  PlanInstance* instance = execution.prepare(*part.segment, values);
+  PlanInstance* instance = execution.prepare(*part.segment, values, control);
   if (!instance || part.outputs.size() != graph.outputs.size()) return;
   std::vector<void*> out;
   for (std::size_t o = 0; o < part.outputs.size(); ++o) {
@@ -160,7 +160,7 @@ void SessionImpl::run(std::span<const NamedValue> inputs, const RunOptions& opti
   const std::vector<std::size_t> wanted = wanted_outputs(*engine, options);
   const std::vector<Value> values = engine->gather(inputs, bound_inputs);
   if (inputs.empty() && options.outputs.empty()) {
-    make_fast(values);
+    make_fast(values, control);
     if (fast_) {
       run_fast(control);
       return;

@@ -3,6 +3,8 @@
 
 #include <atomic>
 #include <barrier>
+#include <chrono>
+#include <stop_token>
 #include <thread>
 #include <vector>
 
@@ -113,6 +115,107 @@ TEST(EngineOnThreads, OnePlanForAllWhoAskAtOnce) {
   const Engine alone = engine_of(small_network());
   static_cast<void>(alone.run(filled({5, 16}, 1)));
   EXPECT_EQ(stats.passes_run, alone.cache_stats().passes_run);
+}
+
+/// Holds up whoever makes a plan, from `close` to `open`.
+class Gate {
+ public:
+  [[nodiscard]] EngineOptions options() {
+    return {.threads = 1, .log = [this](LogLevel, std::string_view text) {
+              if (text.find("making a plan") == std::string_view::npos) return;
+              ++makers;
+              makers.notify_all();
+              closed_.wait(true);
+            }};
+  }
+  void close() { closed_ = true; }
+  void open() {
+    closed_ = false;
+    closed_.notify_all();
+  }
+  /// Waits until `count` plans have been begun.
+  void await_makers(int count) {
+    for (int now = makers; now < count; now = makers) makers.wait(now);
+  }
+  std::atomic<int> makers = 0;
+
+ private:
+  std::atomic<bool> closed_ = false;
+};
+
+TEST(EngineOnThreads, WaitingForAPlanEndsAtTheWaitersDeadlineOrStop) {
+  using namespace std::chrono_literals;
+  Gate gate;
+  const Engine engine = engine_of(small_network(), gate.options());
+  static_cast<void>(engine.run(filled({4, 16}, 1)));
+  gate.close();
+  std::vector<std::jthread> threads;
+  std::atomic<int> wrong = 0;
+  const auto run_in_thread = [&] {
+    threads.emplace_back([&] {
+      const Result<Outputs> out = engine.try_run(filled({5, 16}, 2));
+      wrong += !out.ok() || !right((*out)[0].tensor(), 5, 2);
+    });
+  };
+  run_in_thread();
+  gate.await_makers(2);
+
+  for (const std::int64_t n : {5, 6}) {  // the plan that is being made, and one that must wait for its turn
+    const auto deadline = std::chrono::steady_clock::now() + 10ms;
+    const Result<Outputs> late = engine.try_run(filled({n, 16}, 2), {.deadline = deadline});
+    ASSERT_FALSE(late.ok());
+    EXPECT_EQ(late.error().code, ErrorCode::deadline_exceeded) << late.error().message;
+    std::stop_source source;
+    std::jthread stopper([&] {
+      std::this_thread::sleep_for(10ms);
+      source.request_stop();
+    });
+    const Result<Outputs> stopped = engine.try_run(filled({n, 16}, 2), {.stop = source.get_token()});
+    ASSERT_FALSE(stopped.ok());
+    EXPECT_EQ(stopped.error().code, ErrorCode::cancelled) << stopped.error().message;
+  }
+  Session session = engine.session();
+  session.bind_input("x", filled({5, 16}, 2));
+  const Result<void> late = session.try_run({.deadline = std::chrono::steady_clock::now() + 10ms});
+  ASSERT_FALSE(late.ok());
+  EXPECT_EQ(late.error().code, ErrorCode::deadline_exceeded);
+
+  // Nobody else waits: not a run whose plan is there, not another engine.
+  EXPECT_TRUE(right(engine.run(filled({4, 16}, 3))[0].tensor(), 4, 3));
+  EXPECT_TRUE(right(engine_of(small_network()).run(filled({5, 16}, 3))[0].tensor(), 5, 3));
+
+  for (int i = 0; i < 3; ++i) run_in_thread();
+  EXPECT_EQ(gate.makers, 2);
+  gate.open();
+  threads.clear();
+  EXPECT_EQ(wrong, 0);
+  EXPECT_EQ(gate.makers, 2) << "one makes the plan for all";
+  EXPECT_EQ(engine.cache_stats().plans, 2U);
+}
+
+TEST(EngineOnThreads, WhoWaitsForAPlanThatCannotBeMadeTriesItself) {
+  Gate gate;
+  const Engine engine =
+      engine_of({.graph = {.nodes = {{"Add", {"a", "b"}, {"y"}, {}, "sum"}},
+                           .inputs = {onnx::value("a", DType::f32, {"n"}), onnx::value("b", DType::f32, {"m"})},
+                           .outputs = {onnx::value("y", DType::f32, {"n"})}}},
+                gate.options());
+  gate.close();
+  std::atomic<int> errors = 0;
+  std::vector<std::jthread> threads;
+  const auto run_in_thread = [&] {
+    threads.emplace_back([&] {
+      const Result<Outputs> out = engine.try_run({{"a", filled({3}, 1)}, {"b", filled({4}, 1)}});
+      errors += !out.ok() && out.error().message.find("sum") != std::string::npos;
+    });
+  };
+  run_in_thread();
+  gate.await_makers(1);
+  for (int i = 0; i < 3; ++i) run_in_thread();
+  gate.open();
+  threads.clear();
+  EXPECT_EQ(errors, 4);
+  EXPECT_EQ(engine.run({{"a", filled({4}, 1)}, {"b", filled({4}, 1)}})[0].view<float>()[3], 2.0F);
 }
 
 TEST(EngineOnThreads, LoadingAndDestroyingBesideRuns) {
