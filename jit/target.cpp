@@ -9,6 +9,7 @@
 #include <llvm/IR/Module.h>
 #include <llvm/IR/Verifier.h>
 #include <llvm/MC/TargetRegistry.h>
+#include <llvm/Support/CommandLine.h>
 #include <llvm/Support/SmallVectorMemoryBuffer.h>
 #include <llvm/Support/TargetSelect.h>
 #include <llvm/TargetParser/Host.h>
@@ -18,8 +19,20 @@
 #include "ops/ir/failure.h"
 
 namespace lathe::jit {
+namespace {
+
+/// Loops are written with the induction variables they should have: reducing their strength again takes a third of all
+/// compile time and changes little.
+void keep_inductions() {
+  auto& options = llvm::cl::getRegisteredOptions();
+  const auto found = options.find("disable-lsr");
+  if (found != options.end()) static_cast<llvm::cl::opt<bool>*>(found->second)->setValue(true);
+}
+
+}  // namespace
 
 Target::Target() : triple_(llvm::sys::getProcessTriple()), cpu_(llvm::sys::getHostCPUName()) {
+  keep_inductions();
   llvm::InitializeNativeTarget();
   llvm::InitializeNativeTargetAsmPrinter();
   for (const auto& feature : llvm::sys::getHostCPUFeatures()) {
