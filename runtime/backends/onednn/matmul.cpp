@@ -200,13 +200,41 @@ std::unique_ptr<Primitive::Impl> make(const MatMulSpec& spec, Cut way) {
   return impl;
 }
 
+/// A product of two matrices as a convolution along its rows: K channels in, N out, over M positions.
+ConvSpec as_convolution(const MatMulSpec& spec) {
+  const auto channels_last = [](const Operand& o) {
+    return Operand{o.dtype, {1, o.dims[1], o.dims[0]}, {o.dims[0] * o.strides[0], o.strides[1], o.strides[0]}};
+  };
+  ConvSpec conv;
+  conv.src = channels_last(spec.a);
+  conv.weights = {spec.b.dtype, {spec.b.dims[1], spec.b.dims[0], 1}, {spec.b.strides[1], spec.b.strides[0], 1}};
+  conv.dst = channels_last(spec.dst);
+  conv.strides = conv.dilations = {1};
+  conv.pads_begin = {0};
+  conv.bias = spec.bias;
+  conv.post_ops = spec.post_ops;
+  for (PostOp& op : conv.post_ops) {
+    if (has_operand(op.kind)) op.operand = channels_last(op.operand);
+  }
+  conv.parts = spec.parts;
+  return conv;
+}
+
 }  // namespace
 
 Made make_matmul(const MatMulSpec& spec) {
-  return make_or_decline(fold(spec), [](const MatMulSpec& folded, Cut way) {
-    check(folded);
-    return make(folded, way);
+  const MatMulSpec folded = fold(spec);
+  Made made = make_or_decline(folded, [](const MatMulSpec& checked, Cut way) {
+    check(checked);
+    return make(checked, way);
   });
+  // The general product packs its weights at every call, and its code is written at the first. A convolution is cut
+  // over rows only.
+  const bool general = made.primitive && made.primitive->name().starts_with("gemm");
+  if (general && folded.constant_b && folded.dst.dims.rank() == 2 && folded.dst.dims[0] >= kMinRows) {
+    if (Made other = make_convolution(as_convolution(folded)); other.primitive) return other;
+  }
+  return made;
 }
 
 }  // namespace lathe::onednn
