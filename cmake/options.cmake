@@ -3,6 +3,7 @@ option(LATHE_BUILD_TESTS "Build the tests" ON)
 option(LATHE_BUILD_CLI "Build the lathe command" ON)
 option(LATHE_BUILD_EXAMPLES "Build the examples" ON)
 option(LATHE_BUILD_BENCH "Build the micro-benchmarks" ON)
+option(LATHE_IMAGES "Decode images (ImageDecoder), with libpng, libjpeg-turbo, libwebp, libtiff, OpenJPEG and stb" ON)
 set(LATHE_SANITIZE "" CACHE STRING "Sanitizers for every target, as -fsanitize= takes them (address,undefined or thread)")
 
 if(NOT CMAKE_BUILD_TYPE)
