@@ -79,7 +79,7 @@ void write_perf_map(const std::vector<std::string>& names, const std::vector<voi
 }
 
 std::vector<void*> compile_jobs(Service& service, std::span<Job* const> jobs, const Options& options,
-                                std::shared_ptr<const CodeModule>& code) {
+                                std::shared_ptr<const CodeModule>& code, std::size_t& bytes) {
   const Target& target = Target::host();
   const Machine machine = target.machine(options.max_vector_bits);
   auto target_machine = target.take_machine(jobs.front()->level);
@@ -96,6 +96,7 @@ std::vector<void*> compile_jobs(Service& service, std::span<Job* const> jobs, co
   }
   auto object = compile_module(module, *target_machine);
   target.put_back(std::move(target_machine));
+  bytes = object->getBufferSize();
   Service::Linked linked = service.link(std::move(object), names, options.gdb);
   if (options.perf_map) write_perf_map(names, linked.addresses);
   code = std::move(linked.module);
@@ -131,13 +132,14 @@ struct Compiler::State {
     swept_at = std::max<std::size_t>(1024, cache.size() * 2);
   }
 
-  void compile_chunk(std::span<Job* const> jobs, const Options& options) {
+  void compile_chunk(std::span<Job* const> jobs, const Options& options, Spent& spent) {
     const auto start = std::chrono::steady_clock::now();
     std::shared_ptr<const CodeModule> code;
+    std::size_t bytes = 0;
     std::vector<Handle> handles;
     std::exception_ptr failure;
     try {
-      const std::vector<void*> addresses = compile_jobs(*service, jobs, options, code);
+      const std::vector<void*> addresses = compile_jobs(*service, jobs, options, code, bytes);
       for (std::size_t i = 0; i < jobs.size(); ++i) {
         const Job& job = *jobs[i];
         auto kernel = std::make_shared<CompiledKernel>();
@@ -146,14 +148,16 @@ struct Compiler::State {
         kernel->grain = grain(job.analysis.kernel, job.schedule);
         kernel->scratch = scratch_slots(job.analysis, job.schedule);
         kernel->code = code;
+        kernel->code_bytes = bytes / jobs.size();
         handles.push_back(std::move(kernel));
       }
     } catch (...) {
       failure = std::current_exception();
     }
-    const std::chrono::duration<double, std::milli> spent = std::chrono::steady_clock::now() - start;
+    const std::chrono::duration<double, std::milli> took = std::chrono::steady_clock::now() - start;
     const std::lock_guard lock(mutex);
-    stats.compile_ms += spent.count();
+    stats.compile_ms += took.count();
+    spent.ms += took.count();
     for (std::size_t i = 0; i < jobs.size(); ++i) {
       if (failure != nullptr) {
         cache.erase(jobs[i]->key);
@@ -161,6 +165,7 @@ struct Compiler::State {
         continue;
       }
       ++stats.kernels_compiled;
+      ++spent.kernels;
       Entry& entry = cache[jobs[i]->key];
       entry.kernel = handles[i];
       entry.pending = {};
@@ -170,7 +175,7 @@ struct Compiler::State {
   }
 
   /// Jobs of one level share modules; several modules are compiled at the same time where the options allow.
-  void compile_all(std::vector<std::unique_ptr<Job>>& jobs, const Options& options) {
+  void compile_all(std::vector<std::unique_ptr<Job>>& jobs, const Options& options, Spent& spent) {
     std::stable_sort(jobs.begin(), jobs.end(), [](const auto& a, const auto& b) { return a->level < b->level; });
     std::vector<std::vector<Job*>> chunks;
     const std::size_t threads = static_cast<std::size_t>(std::max(1, options.threads));
@@ -183,7 +188,7 @@ struct Compiler::State {
     }
     std::atomic<std::size_t> next{0};
     const auto work = [&] {
-      for (std::size_t i = next++; i < chunks.size(); i = next++) compile_chunk(chunks[i], options);
+      for (std::size_t i = next++; i < chunks.size(); i = next++) compile_chunk(chunks[i], options, spent);
     };
     std::vector<std::thread> helpers;
     for (std::size_t t = 1; t < std::min(threads, chunks.size()); ++t) helpers.emplace_back(work);
@@ -207,7 +212,7 @@ std::shared_ptr<Compiler> Compiler::get() {
   return std::shared_ptr<Compiler>(new Compiler(std::move(state)));
 }
 
-std::vector<Handle> Compiler::compile(std::span<const Kernel* const> kernels, const Options& options) {
+std::vector<Handle> Compiler::compile(std::span<const Kernel* const> kernels, const Options& options, Spent* spent) {
   const Machine machine = Target::host().machine(options.max_vector_bits);
   std::vector<std::shared_future<Handle>> results(kernels.size());
   std::vector<std::unique_ptr<Job>> jobs;
@@ -235,7 +240,8 @@ std::vector<Handle> Compiler::compile(std::span<const Kernel* const> kernels, co
       jobs.push_back(std::move(job));
     }
   }
-  if (!jobs.empty()) state_->compile_all(jobs, options);
+  Spent unasked;
+  if (!jobs.empty()) state_->compile_all(jobs, options, spent != nullptr ? *spent : unasked);
   // What callers hold keeps the cache alive; what the cache holds must not.
   struct Held {
     std::shared_ptr<State> state;

@@ -25,6 +25,7 @@ struct CompiledKernel {
   std::int64_t grain = 1;  ///< ranges of the first outer dim are best split at multiples of this
   std::vector<ScratchSlot> scratch;
   std::shared_ptr<const void> code;  ///< keeps the machine code mapped
+  std::size_t code_bytes = 0;        ///< its share of the module's size
 
   /// Scratch that each worker needs for the kernel's extents, aligned to 64 bytes.
   [[nodiscard]] std::int64_t scratch_bytes(const loops::Kernel& kernel) const;
@@ -38,6 +39,12 @@ struct Options {
   bool gdb = false;         ///< register the code with an attached debugger
   /// Called now and then while another thread compiles what is wanted; ends the wait by throwing.
   std::function<void()> check = {};
+};
+
+/// What one call of compile() cost; what it found compiled, or another thread compiled for it, costs nothing.
+struct Spent {
+  std::int64_t kernels = 0;
+  double ms = 0;  ///< summed over threads
 };
 
 struct Stats {
@@ -61,8 +68,9 @@ class Compiler {
 
   /// Code for each kernel, in order; compiles those whose structure is not cached, many to a module. Thread-safe; a
   /// structure that another thread is compiling is waited for. Kernels must be valid and canonical. Throws Failure.
+  /// Adds to `spent`, where given, also then.
   std::vector<std::shared_ptr<const CompiledKernel>> compile(std::span<const loops::Kernel* const> kernels,
-                                                             const Options& options = {});
+                                                             const Options& options = {}, Spent* spent = nullptr);
 
   [[nodiscard]] Stats stats() const;
 

@@ -47,23 +47,30 @@ std::vector<Value> evaluated(const ops::Graph& graph, const ops::Node& node, con
     k.append(reinterpret_cast<const char*>(&data), sizeof(data));
     k += t.shape().to_string();
   });
-  if (auto found = context.folded->find(key)) return *std::move(found);
-  std::vector<Value> results = context.evaluate(node, inputs);
-  context.folded->add(key, results, inputs);
-  return results;
+  std::shared_ptr<const Folded> folded = context.folded->find(key);
+  if (!folded) {
+    folded = std::make_shared<const Folded>(Folded{context.evaluate(node, inputs), inputs});
+    context.folded->add(key, folded);
+    for (const Value& v : folded->results) context.folded_bytes += v.tensor().bytes();
+  }
+  context.kept.push_back(folded);
+  return folded->results;
 }
 
 }  // namespace
 
-std::optional<std::vector<Value>> FoldedConstants::find(const std::string& key) const {
+std::shared_ptr<const Folded> FoldedConstants::find(const std::string& key) const {
   const std::lock_guard lock(mutex_);
   const auto found = entries_.find(key);
-  return found == entries_.end() ? std::nullopt : std::optional(found->second.results);
+  return found == entries_.end() ? nullptr : found->second.lock();
 }
 
-void FoldedConstants::add(const std::string& key, std::vector<Value> results, std::vector<Value> operands) {
+void FoldedConstants::add(const std::string& key, const std::shared_ptr<const Folded>& folded) {
   const std::lock_guard lock(mutex_);
-  entries_.emplace(key, Entry{std::move(results), std::move(operands)});
+  entries_[key] = folded;
+  if (entries_.size() < swept_at_) return;
+  std::erase_if(entries_, [](const auto& entry) { return entry.second.expired(); });
+  swept_at_ = std::max<std::size_t>(1024, 2 * entries_.size());
 }
 
 std::size_t fold_constant(ops::Graph& graph, Context& context) {

@@ -398,4 +398,12 @@ class Fuser {
 
 std::vector<ops::Group> graph_fuse(const ops::Graph& graph, bool fuse) { return Fuser(graph, fuse).run(); }
 
+std::size_t graph_fuse(ops::Graph& graph, Context& context) {
+  graph.compact();
+  context.groups = graph_fuse(graph, true);
+  std::size_t fused = 0;
+  for (const ops::Group& group : context.groups) fused += group.nodes.size() - 1;
+  return fused;
+}
+
 }  // namespace lathe::passes

@@ -24,6 +24,7 @@ std::size_t eliminate_common(ops::Graph& graph, Context& context);
 std::size_t eliminate_dead(ops::Graph& graph, Context& context);
 std::size_t fold_constant(ops::Graph& graph, Context& context);
 std::size_t fold_scale_axis(ops::Graph& graph, Context& context);
+std::size_t graph_fuse(ops::Graph& graph, Context& context);
 std::size_t lower(ops::Graph& graph, Context& context);
 std::size_t pack_matmul_integer(ops::Graph& graph, Context& context);
 std::size_t reshape_to_view(ops::Graph& graph, Context& context);

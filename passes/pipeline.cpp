@@ -25,6 +25,7 @@ constexpr Pass kPasses[] = {
     {"eliminate_common", false, false, eliminate_common},
     {"eliminate_dead", false, false, eliminate_dead},
     {"alter_op_layout", false, false, alter_op_layout},
+    {"graph_fuse", false, false, graph_fuse},
 };
 // clang-format on
 
@@ -80,11 +81,11 @@ bool enabled(std::string_view switches, std::string_view pass) {
 void check_switches(std::string_view switches) {
   while (!switches.empty()) {
     const std::string_view word = next_word(switches);
-    if (word.empty() || word == "-all" || switches_off(word, "graph_fuse")) continue;
+    if (word.empty() || word == "-all") continue;
     const bool known = std::any_of(std::begin(kPasses), std::end(kPasses),
                                    [&](const Pass& pass) { return !pass.always && switches_off(word, pass.name); });
     if (known) continue;
-    std::string names = "-all, -graph_fuse";
+    std::string names = "-all";
     for (const Pass& pass : kPasses) {
       if (!pass.always && names.find(pass.name) == std::string::npos) names += fmt::format(", -{}", pass.name);
     }
@@ -99,6 +100,11 @@ void run_at_load(ops::Graph& graph, Context& context) {
   run(graph, context, true);
 }
 
-void run_for_structure(ops::Graph& graph, Context& context) { run(graph, context, false); }
+void run_for_structure(ops::Graph& graph, Context& context) {
+  run(graph, context, false);
+  if (enabled(context.switches, "graph_fuse")) return;
+  graph.compact();
+  context.groups = graph_fuse(graph, false);
+}
 
 }  // namespace lathe::passes

@@ -4,8 +4,8 @@
 #include <chrono>
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <mutex>
-#include <optional>
 #include <string>
 #include <string_view>
 #include <unordered_map>
@@ -39,20 +39,23 @@ struct Record {
 /// Runs a node on constants: large ones through compiled code. Supplied by the runtime.
 using Evaluate = std::function<std::vector<Value>(const ops::Node&, std::span<const Value>)>;
 
+/// What a node on constants gave.
+struct Folded {
+  std::vector<Value> results;
+  std::vector<Value> operands;  ///< kept, so that their addresses stay theirs
+};
+
 /// Results of folding, shared by all structures of an engine: the same operator with the same attributes on the same
-/// constant memory. Thread-safe.
+/// constant memory. They live as long as some structure keeps them. Thread-safe.
 class FoldedConstants {
  public:
-  [[nodiscard]] std::optional<std::vector<Value>> find(const std::string& key) const;
-  void add(const std::string& key, std::vector<Value> results, std::vector<Value> operands);
+  [[nodiscard]] std::shared_ptr<const Folded> find(const std::string& key) const;
+  void add(const std::string& key, const std::shared_ptr<const Folded>& folded);
 
  private:
-  struct Entry {
-    std::vector<Value> results;
-    std::vector<Value> operands;  ///< kept, so that their addresses stay theirs
-  };
   mutable std::mutex mutex_;
-  std::unordered_map<std::string, Entry> entries_;
+  std::unordered_map<std::string, std::weak_ptr<const Folded>> entries_;
+  std::size_t swept_at_ = 1024;
 };
 
 struct Context {
@@ -63,6 +66,10 @@ struct Context {
   std::chrono::steady_clock::time_point deadline = std::chrono::steady_clock::time_point::max();
   FoldedConstants* folded = nullptr;       ///< may be null
   std::vector<Record>* records = nullptr;  ///< one entry per pass run; may be null
+  // What the passes of a structure leave beside the graph.
+  std::vector<ops::Group> groups;                   ///< graph_fuse's
+  std::vector<std::shared_ptr<const Folded>> kept;  ///< what the graph uses of `folded`
+  std::size_t folded_bytes = 0;                     ///< of these the ones that were not there before
 };
 
 /// A pass: rewrites a graph in place and says how many changes it made.
@@ -79,7 +86,8 @@ std::span<const Pass> all_passes();
 /// The shape-free passes, over the graph and its subgraphs.
 void run_at_load(ops::Graph& graph, Context& context);
 
-/// The shape-bound passes: every value of `graph` has its fact.
+/// The shape-bound passes: every value of `graph` has its fact. The graph is compact afterwards, and Context::groups
+/// set: with graph_fuse switched off, one node per group.
 void run_for_structure(ops::Graph& graph, Context& context);
 
 /// What a node computes, as bytes: its operator, attributes, and per input what `name_input` appends.

@@ -46,7 +46,8 @@ void refuse_packed(const ops::Node& node, const Tensor& t) {
 }
 
 /// The slice of `t` at `index` of `axis`, that axis gone.
-Tensor slice_at(const Tensor& t, int axis, std::int64_t index) {
+Tensor slice_at(const ops::Node& node, const Tensor& t, int axis, std::int64_t index) {
+  const ops::OnBehalfOf name(node);
   Shape shape = t.shape();
   const Blocks b = around(shape, axis);
   const std::int64_t extent = shape[axis];
@@ -60,6 +61,7 @@ Tensor slice_at(const Tensor& t, int axis, std::int64_t index) {
 
 /// The tensors side by side along a new axis.
 Tensor stack(const ops::Node& node, const std::vector<Tensor>& parts, int axis) {
+  const ops::OnBehalfOf name(node);
   Shape shape = parts.front().shape();
   shape.insert(axis, static_cast<std::int64_t>(parts.size()));
   Tensor result(parts.front().dtype(), shape);
@@ -179,7 +181,7 @@ std::vector<Value> Execution::run_scan(const Part& part, const ops::Node& node, 
     control.check();
     for (std::size_t s = 0; s < static_cast<std::size_t>(scanned); ++s) {
       const std::int64_t at = entry(in_directions, s) != 0 ? trips - 1 - i : i;
-      arguments[states + s] = slice_at(inputs[states + s].tensor(), axes[s], at);
+      arguments[states + s] = slice_at(node, inputs[states + s].tensor(), axes[s], at);
     }
     std::vector<Value> out = run(body, arguments, control);
     for (std::size_t c = 0; c < states; ++c) arguments[c] = std::move(out[c]);

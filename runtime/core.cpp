@@ -31,9 +31,18 @@ std::uint64_t microseconds_since(std::chrono::steady_clock::time_point start) {
       std::chrono::duration_cast<std::chrono::microseconds>(std::chrono::steady_clock::now() - start).count());
 }
 
+/// Whether somebody beside the cache holds an entry.
+struct InUse {
+  bool operator()(const Eager&) const { return false; }
+  template <class T>
+  bool operator()(const std::shared_ptr<T>& entry) const {
+    return entry.use_count() > 1;
+  }
+};
+
 }  // namespace
 
-std::optional<PlanCache::Entry> PlanCache::find(const std::string& key, bool count) {
+std::optional<Specialized> SpecializationCache::find(const std::string& key, bool count) {
   const std::lock_guard lock(mutex_);
   const auto found = index_.find(key);
   if (found == index_.end()) {
@@ -45,70 +54,66 @@ std::optional<PlanCache::Entry> PlanCache::find(const std::string& key, bool cou
   return found->second->entry;
 }
 
-void PlanCache::add(const std::string& key, Entry entry) {
-  std::list<Node> gone;  // outlives the lock: what leaves is destroyed while others may look up
+void SpecializationCache::add(const std::string& key, Specialized entry, std::size_t code, std::size_t other) {
+  Nodes gone;  // outlives the lock
+  Nodes added;
+  added.push_front({key, std::move(entry), code, sizeof(Node) + 2 * key.size() + code + other});
   const std::lock_guard lock(mutex_);
-  const std::size_t charge = sizeof(Node) + 2 * key.size() + (entry.plan ? entry.plan->charge : 0);
-  nodes_.push_front({key, std::move(entry), charge});
+  if (const auto known = index_.find(key); known != index_.end()) {
+    remove(known->second, gone);
+  }
+  bytes_ += added.front().charge;
+  nodes_.splice(nodes_.begin(), added);
   index_[nodes_.front().key] = nodes_.begin();
-  bytes_ += charge;
-  while (bytes_ > limit_ && nodes_.size() > 1) remove(std::prev(nodes_.end()), gone);
-}
-
-void PlanCache::remove(std::list<Node>::iterator node, std::list<Node>& gone) {
-  bytes_ -= node->charge;
-  index_.erase(node->key);
-  gone.splice(gone.end(), nodes_, node);
-  ++evictions_;
-}
-
-void PlanCache::trim() {
-  std::list<Node> gone;
-  const std::lock_guard lock(mutex_);
-  for (auto it = nodes_.begin(); it != nodes_.end();) {
-    const auto node = it++;
-    if (!node->entry.plan || node->entry.plan.use_count() == 1) remove(node, gone);
+  while (bytes_ > limit_ && nodes_.size() > 1) {
+    remove(std::prev(nodes_.end()), gone);
+    ++evictions_;
   }
 }
 
-void PlanCache::fill(CacheStats& stats) const {
+void SpecializationCache::remove(Nodes::iterator node, Nodes& gone) {
+  bytes_ -= node->charge;
+  index_.erase(node->key);
+  gone.splice(gone.end(), nodes_, node);
+}
+
+void SpecializationCache::trim() {
+  Nodes gone;
   const std::lock_guard lock(mutex_);
-  stats.plans = nodes_.size();
+  for (auto it = nodes_.begin(); it != nodes_.end();) {
+    const auto node = it++;
+    if (std::visit(InUse(), node->entry)) continue;
+    remove(node, gone);
+    ++evictions_;
+  }
+}
+
+void SpecializationCache::fill(CacheStats& stats) const {
+  const std::lock_guard lock(mutex_);
+  for (const Node& node : nodes_) {
+    stats.plans += std::holds_alternative<std::shared_ptr<const Plan>>(node.entry);
+    stats.structures += std::holds_alternative<std::shared_ptr<Program>>(node.entry);
+  }
   stats.bytes = bytes_;
   stats.plan_hits = hits_;
   stats.plan_misses = misses_;
   stats.evictions = evictions_;
 }
 
-std::shared_ptr<void> DataMemory::allocate(std::size_t bytes) {
-  constexpr std::size_t kAlignment = 64;
-  const std::size_t rounded = (std::max<std::size_t>(bytes, 1) + kAlignment - 1) / kAlignment * kAlignment;
-  const std::size_t before = used_->fetch_add(rounded);
-  if (limit_ != 0 && before + rounded > limit_) {
-    used_->fetch_sub(rounded);
-    fail(ErrorCode::limit_exceeded, "{} bytes more would exceed memory_bytes: {} of {} bytes are in use", rounded,
-         before, limit_);
-  }
-  void* memory = allocator_ ? allocator_->allocate(rounded, kAlignment) : std::aligned_alloc(kAlignment, rounded);
-  if (!memory) {
-    used_->fetch_sub(rounded);
-    fail(ErrorCode::out_of_memory, "no memory for {} bytes", rounded);
-  }
-  return {memory, [allocator = allocator_, used = used_, rounded](void* p) {
-            used->fetch_sub(rounded);
-            if (allocator) {
-              allocator->release(p, rounded, kAlignment);
-            } else {
-              std::free(p);
-            }
-          }};
+std::size_t SpecializationCache::code_bytes() const {
+  const std::lock_guard lock(mutex_);
+  std::size_t bytes = 0;
+  for (const Node& node : nodes_) bytes += node.code;
+  return bytes;
 }
 
 EngineCore::EngineCore(const EngineOptions& options)
     : options_(options),
       compiler_(jit::Compiler::get()),
-      plans_(options.cache_bytes),
-      memory_(options.allocator, options.memory_bytes) {
+      memory_(options.allocator, options.memory_bytes),
+      cache_(options.cache_bytes),
+      loop_runner_(
+          [this](const loops::Kernel& kernel, const loops::KernelArgs& args) { return run_loop(kernel, args); }) {
   if (options_.passes.empty()) {
     if (const char* environment = std::getenv("LATHE_PASSES")) options_.passes = environment;
   }
@@ -140,45 +145,88 @@ EngineCore::EngineCore(const EngineOptions& options)
   build_.packed = &packed_;
 }
 
-bool EngineCore::fuses() const { return passes::enabled(options_.passes, "graph_fuse"); }
-
-void EngineCore::run_passes(ops::Graph& graph, bool at_load, std::vector<passes::Record>* records,
-                            std::chrono::steady_clock::time_point deadline) {
-  const CpuTarget target(build_.onednn);
-  std::vector<passes::Record> run;
+passes::Context EngineCore::context(std::vector<passes::Record>& records) {
   passes::Context context;
   context.switches = options_.passes;
-  context.target = &target;
-  context.deadline = deadline;
-  if (!at_load) context.folded = &folded_;
-  context.records = &run;
-  context.evaluate = [](const ops::Node& node, std::span<const Value> inputs) {
-    return ops::evaluate_node(node, inputs, run_compiled);
+  context.records = &records;
+  context.evaluate = [this](const ops::Node& node, std::span<const Value> inputs) {
+    return ops::evaluate_node(node, inputs, loop_runner_);
   };
-  const auto start = std::chrono::steady_clock::now();
-  if (at_load) {
-    passes::run_at_load(graph, context);
-  } else {
-    passes::run_for_structure(graph, context);
-  }
+  return context;
+}
+
+void EngineCore::count(const std::vector<passes::Record>& run, std::chrono::steady_clock::time_point start,
+                       std::vector<passes::Record>* records) {
   pass_microseconds_ += microseconds_since(start);
   passes_run_ += static_cast<std::uint64_t>(
       std::count_if(run.begin(), run.end(), [](const passes::Record& r) { return !r.switched_off; }));
   if (records) records->insert(records->end(), run.begin(), run.end());
 }
 
-std::shared_ptr<const Plan> EngineCore::make_plan(const Program& program, const RunControl& control) {
-  const jit::Stats before = compiler_->stats();
+void EngineCore::count(const jit::Spent& spent) {
+  kernels_ += static_cast<std::uint64_t>(spent.kernels);
+  compile_microseconds_ += static_cast<std::uint64_t>(spent.ms * 1000);
+}
+
+void EngineCore::freeze(ops::Graph& graph, std::vector<passes::Record>& records,
+                        std::chrono::steady_clock::time_point deadline) {
+  const auto start = std::chrono::steady_clock::now();
+  std::vector<passes::Record> run;
+  passes::Context c = context(run);
+  c.deadline = deadline;
+  passes::run_at_load(graph, c);
+  count(run, start, &records);
+}
+
+void EngineCore::specialize(Program& program, std::vector<passes::Record>* records) {
+  const auto start = std::chrono::steady_clock::now();
+  const CpuTarget target(build_.onednn);
+  std::vector<passes::Record> run;
+  passes::Context c = context(run);
+  c.target = &target;
+  c.folded = &folded_;
+  passes::run_for_structure(program.graph, c);
+  program.groups = std::move(c.groups);
+  program.folded = std::move(c.kept);
+  program.charge = program.graph.node_count() * (sizeof(ops::Node) + sizeof(ops::Group) + 256) +
+                   program.graph.value_count() * (sizeof(ops::ValueDef) + 64) + c.folded_bytes;
+  count(run, start, records);
+}
+
+std::shared_ptr<const Plan> EngineCore::make_plan(Program& program, const RunControl& control) {
   auto plan = runtime::make_plan(program, build_, [&] { control.check(); });
-  const jit::Stats after = compiler_->stats();
-  kernels_ += static_cast<std::uint64_t>(after.kernels_compiled - before.kernels_compiled);
-  compile_microseconds_ += static_cast<std::uint64_t>((after.compile_ms - before.compile_ms) * 1000);
+  count(plan->spent);
   return plan;
 }
 
+std::int32_t EngineCore::run_loop(const loops::Kernel& kernel, const loops::KernelArgs& args) {
+  // Below this many element operations interpreting a kernel is cheaper than looking its code up.
+  constexpr double kInterpret = 256;
+  double operations = static_cast<double>(kernel.insts.size());
+  for (int d = 0; d < kernel.rank(); ++d)
+    operations *= static_cast<double>(kernel.extents[static_cast<std::size_t>(d)]);
+  if (operations <= kInterpret || !build_.jit) return loops::evaluate(kernel, args);
+  using Code = std::shared_ptr<const jit::CompiledKernel>;
+  const std::string key = "code" + loops::structure_key(kernel);
+  Code code;
+  if (const auto found = cache_.find(key, false)) {
+    code = std::get<Code>(*found);
+  } else {
+    const loops::Kernel* const list[] = {&kernel};
+    jit::Spent spent;
+    code = compiler_->compile(list, build_.compiling(), &spent).front();
+    count(spent);
+    cache_.add(key, code, code->code_bytes, sizeof(jit::CompiledKernel));
+  }
+  const std::shared_ptr<void> scratch =
+      memory_.allocate(Use::values, static_cast<std::size_t>(code->scratch_bytes(kernel)));
+  loops::KernelArgs with_scratch = args;
+  with_scratch.scratch = scratch.get();
+  return code->fn(&with_scratch);
+}
+
 void EngineCore::fill(CacheStats& stats) const {
-  plans_.fill(stats);
-  stats.structures = structures_;
+  cache_.fill(stats);
   stats.structure_hits = structure_hits_;
   stats.passes_run = passes_run_;
   stats.kernels_compiled = kernels_;

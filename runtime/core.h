@@ -9,83 +9,85 @@
 #include <mutex>
 #include <string>
 #include <unordered_map>
+#include <variant>
 #include <vector>
 
 #include <lathe/engine.h>
 #include <lathe/thread_pool.h>
 
 #include "jit/jit.h"
+#include "ops/ir/evaluate.h"
 #include "passes/pipeline.h"
+#include "runtime/data_memory.h"
 #include "runtime/program.h"
 #include "runtime/run_control.h"
 
 namespace lathe::runtime {
 
-/// Plans by key, least recently used leave once their charges exceed the limit. Thread-safe.
-class PlanCache {
- public:
-  struct Entry {
-    std::shared_ptr<const Plan> plan;
-    bool eager = false;  ///< no plan: the segment runs node by node for this key
-  };
-  explicit PlanCache(std::size_t limit) : limit_(limit) {}
+/// A set of shapes for which there is no plan: the segment runs node by node.
+struct Eager {};
+/// What an engine specialized: plans (by shapes), programs (by structure), code of nodes that run on their own.
+using Specialized = std::variant<Eager, std::shared_ptr<const Plan>, std::shared_ptr<Program>,
+                                 std::shared_ptr<const jit::CompiledKernel>>;
 
-  std::optional<Entry> find(const std::string& key, bool count = true);
-  void add(const std::string& key, Entry entry);
-  /// Drops every plan that nobody runs.
+/// What was specialized, by key; the least recently used leave once their charges exceed the limit, but never the last
+/// one. Thread-safe; what leaves is destroyed without a lock held.
+class SpecializationCache {
+ public:
+  explicit SpecializationCache(std::size_t limit) : limit_(limit) {}
+
+  /// `count`: whether it is a run that asks.
+  std::optional<Specialized> find(const std::string& key, bool count);
+  /// Adds an entry, or charges one that is there anew, with bytes of machine code and of all else.
+  void add(const std::string& key, Specialized entry, std::size_t code, std::size_t other);
+  /// Drops all that nobody uses.
   void trim();
   void fill(CacheStats& stats) const;
+  [[nodiscard]] std::size_t code_bytes() const;
 
  private:
   struct Node {
     std::string key;
-    Entry entry;
-    std::size_t charge = 0;
+    Specialized entry;
+    std::size_t code = 0;
+    std::size_t charge = 0;  ///< `code` included
   };
+  using Nodes = std::list<Node>;
   /// Takes a node out; the caller holds the mutex, and destroys `gone` after it.
-  void remove(std::list<Node>::iterator node, std::list<Node>& gone);
+  void remove(Nodes::iterator node, Nodes& gone);
 
   mutable std::mutex mutex_;
   std::size_t limit_;
   std::size_t bytes_ = 0;
-  std::list<Node> nodes_;  // most recently used first
-  std::unordered_map<std::string_view, std::list<Node>::iterator> index_;
+  Nodes nodes_;  // most recently used first
+  std::unordered_map<std::string_view, Nodes::iterator> index_;
   std::uint64_t hits_ = 0;
   std::uint64_t misses_ = 0;
   std::uint64_t evictions_ = 0;
-};
-
-/// Data memory: from the application's allocator or the system, counted against EngineOptions::memory_bytes.
-class DataMemory {
- public:
-  DataMemory(std::shared_ptr<Allocator> allocator, std::size_t limit)
-      : allocator_(std::move(allocator)), limit_(limit) {}
-  /// At least `bytes` bytes aligned to 64, released with the last copy. Failure (limit_exceeded, out_of_memory).
-  std::shared_ptr<void> allocate(std::size_t bytes);
-  [[nodiscard]] std::size_t used() const { return used_->load(); }
-
- private:
-  std::shared_ptr<Allocator> allocator_;
-  std::size_t limit_;
-  std::shared_ptr<std::atomic<std::size_t>> used_ = std::make_shared<std::atomic<std::size_t>>(0);
 };
 
 class EngineCore {
  public:
   explicit EngineCore(const EngineOptions& options);
 
-  PlanCache& plans() { return plans_; }
+  SpecializationCache& cache() { return cache_; }
   DataMemory& memory() { return memory_; }
   [[nodiscard]] ThreadPool& pool() { return *pool_; }
   [[nodiscard]] int threads() const { return build_.threads; }
   [[nodiscard]] const EngineOptions& options() const { return options_; }
+  /// For tests: to be changed before the first plan is made.
+  [[nodiscard]] BuildOptions& build_options() { return build_; }
 
-  /// Runs the load-time or the structure's passes and adds to the records.
-  void run_passes(ops::Graph& graph, bool at_load, std::vector<passes::Record>* records = nullptr,
-                  std::chrono::steady_clock::time_point deadline = std::chrono::steady_clock::time_point::max());
-  [[nodiscard]] bool fuses() const;
+  /// Runs the passes that need no shapes.
+  void freeze(ops::Graph& graph, std::vector<passes::Record>& records, std::chrono::steady_clock::time_point deadline);
+  /// Runs the passes of a structure on a graph with facts, and groups it.
+  void specialize(Program& program, std::vector<passes::Record>* records = nullptr);
   /// `control` ends the wait for what other threads compile.
-  std::shared_ptr<const Plan> make_plan(const Program& program, const RunControl& control);
+  std::shared_ptr<const Plan> make_plan(Program& program, const RunControl& control);
+  /// Runs a loop kernel through compiled code: for folding, and for nodes that run on their own.
+  std::int32_t run_loop(const loops::Kernel& kernel, const loops::KernelArgs& args);
+  /// The same as a function to hand on.
+  [[nodiscard]] const ops::RunLoop& loop_runner() const { return loop_runner_; }
   /// Tells the application, where it listens at all, what `text` returns.
   template <class Text>
   void log(LogLevel level, Text&& text) {
@@ -94,22 +96,25 @@ class EngineCore {
     options_.log(level, std::string(text()));
   }
 
-  void count_structure() { ++structures_; }
   void count_structure_hit() { ++structure_hits_; }
   void fill(CacheStats& stats) const;
-  [[nodiscard]] std::size_t packed_bytes() const { return packed_.bytes(); }
 
  private:
+  passes::Context context(std::vector<passes::Record>& records);
+  void count(const std::vector<passes::Record>& run, std::chrono::steady_clock::time_point start,
+             std::vector<passes::Record>* records);
+  void count(const jit::Spent& spent);
+
   EngineOptions options_;
   std::shared_ptr<ThreadPool> pool_;
   std::shared_ptr<jit::Compiler> compiler_;  ///< the process's: its cache lives as long as somebody holds it
-  PackedWeights packed_;
+  DataMemory memory_;
+  PackedWeights packed_{memory_};
   passes::FoldedConstants folded_;
   BuildOptions build_;
-  PlanCache plans_;
-  DataMemory memory_;
+  SpecializationCache cache_;
+  ops::RunLoop loop_runner_;
   std::mutex log_mutex_;
-  std::atomic<std::size_t> structures_{0};
   std::atomic<std::uint64_t> structure_hits_{0};
   std::atomic<std::uint64_t> passes_run_{0};
   std::atomic<std::uint64_t> kernels_{0};

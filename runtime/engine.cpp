@@ -4,7 +4,6 @@
 #include <algorithm>
 
 #include "frontends/frontend.h"
-#include "jit/jit.h"
 #include "runtime/boundary.h"
 #include "runtime/engine_impl.h"
 
@@ -39,18 +38,11 @@ Tensor zeros(DType dtype, const Shape& shape) {
   return *std::move(made);
 }
 
-void count_weights(const ops::Graph& graph, std::size_t& bytes) {
-  for (std::size_t v = 0; v < graph.value_count(); ++v)
-    bytes += graph.value(static_cast<ops::ValueId>(v)).constant.bytes();
-  for (std::size_t n = 0; n < graph.node_count(); ++n) {
-    for (const auto& body : graph.node(static_cast<ops::NodeId>(n)).subgraphs) count_weights(*body, bytes);
-  }
-}
-
 }  // namespace
 
-EngineImpl::EngineImpl(ops::Graph graph, const EngineOptions& options, std::chrono::steady_clock::time_point deadline)
-    : core(std::make_shared<EngineCore>(options)) {
+EngineImpl::EngineImpl(std::shared_ptr<EngineCore> shared_core, ops::Graph graph,
+                       std::chrono::steady_clock::time_point deadline)
+    : core(std::move(shared_core)) {
   for (ops::ValueId v : graph.inputs) inputs.push_back(info_of(graph, v));
   for (ops::ValueId v : graph.outputs) outputs.push_back(info_of(graph, v));
   defaults.resize(inputs.size());
@@ -59,10 +51,10 @@ EngineImpl::EngineImpl(ops::Graph graph, const EngineOptions& options, std::chro
     inputs[i].required = !defaults[i].tensor().defined();
   }
   sink_constants(graph);
-  core->run_passes(graph, true, &load_records, deadline);
-  count_weights(graph, weight_bytes);
+  core->freeze(graph, load_records, deadline);
   int next_id = 0;
   module = std::make_unique<Module>(std::move(graph), next_id);
+  core->memory().on_pressure([this] { drop_idle(); });
 }
 
 int EngineImpl::input_index(std::string_view name) const {
@@ -141,6 +133,7 @@ std::vector<Value> EngineImpl::gather(std::span<const NamedValue> given, std::sp
 }
 
 std::vector<Value> EngineImpl::placeholders(const Shapes& shapes, std::span<const Value> also) const {
+  const ops::MemoryScope memory(core->memory().source(Use::values));
   std::vector<NamedValue> given;
   for (const NamedShape& s : shapes) {
     const std::size_t index = s.name.empty() && inputs.size() == 1 ? 0 : static_cast<std::size_t>(input_index(s.name));
@@ -195,26 +188,27 @@ void EngineImpl::give_back(std::unique_ptr<Execution> execution) {
   idle_.push_back(std::move(execution));
 }
 
+void EngineImpl::drop_idle() {
+  std::vector<std::unique_ptr<Execution>> gone;  // outlives the lock
+  const std::lock_guard lock(idle_mutex_);
+  gone.swap(idle_);
+}
+
 void EngineImpl::trim() {
-  std::vector<std::unique_ptr<Execution>> gone;
-  {
-    const std::lock_guard lock(idle_mutex_);
-    gone.swap(idle_);
-  }
-  gone.clear();
-  core->plans().trim();
-  module->forget();
+  drop_idle();
+  core->cache().trim();
 }
 
 MemoryUse EngineImpl::memory() const {
   MemoryUse use;
-  use.weights = weight_bytes;
-  use.packed_weights = core->packed_bytes();
-  use.arenas = core->memory().used();
+  use.weights = core->memory().used(Use::weights);
+  use.packed_weights = core->memory().used(Use::packed_weights);
+  use.arenas = core->memory().used(Use::arenas);
+  use.values = core->memory().used(Use::values);
   CacheStats stats;
   core->fill(stats);
-  use.plans = stats.bytes;
-  use.code = static_cast<std::size_t>(jit::Compiler::get()->stats().code_bytes);
+  use.code = core->cache().code_bytes();
+  use.plans = stats.bytes - std::min(stats.bytes, use.code);
   return use;
 }
 
@@ -233,22 +227,29 @@ RunControl control_of(const RunOptions& options) { return {options.stop, options
 
 using runtime::guarded;
 
+namespace {
+
+template <class Source>
+Engine load_from(const EngineOptions& options, const LoadOptions& load, const Source& source) {
+  const auto deadline = std::chrono::steady_clock::now() + load.limits.time;
+  auto core = std::make_shared<runtime::EngineCore>(options);
+  const ops::MemoryScope memory(core->memory().source(runtime::Use::weights));
+  ops::Graph graph = frontends::import_model(source(), load);
+  return Engine(std::make_shared<runtime::EngineImpl>(std::move(core), std::move(graph), deadline));
+}
+
+}  // namespace
+
 Result<Engine> Engine::try_load(const std::string& path, const EngineOptions& options,
                                 const LoadOptions& load) noexcept {
-  return guarded<Engine>([&] {
-    const auto deadline = std::chrono::steady_clock::now() + load.limits.time;
-    ops::Graph graph = frontends::import_model(frontends::ModelSource::open(path, load), load);
-    return Engine(std::make_shared<runtime::EngineImpl>(std::move(graph), options, deadline));
-  });
+  return guarded<Engine>(
+      [&] { return load_from(options, load, [&] { return frontends::ModelSource::open(path, load); }); });
 }
 
 Result<Engine> Engine::try_load(std::span<const std::byte> bytes, const EngineOptions& options,
                                 const LoadOptions& load) noexcept {
-  return guarded<Engine>([&] {
-    const auto deadline = std::chrono::steady_clock::now() + load.limits.time;
-    ops::Graph graph = frontends::import_model(frontends::ModelSource::from_bytes(bytes, load), load);
-    return Engine(std::make_shared<runtime::EngineImpl>(std::move(graph), options, deadline));
-  });
+  return guarded<Engine>(
+      [&] { return load_from(options, load, [&] { return frontends::ModelSource::from_bytes(bytes, load); }); });
 }
 
 Result<Outputs> Engine::try_run(const Inputs& inputs, const RunOptions& options) const noexcept {

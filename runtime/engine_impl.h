@@ -16,7 +16,7 @@ namespace lathe::runtime {
 class EngineImpl {
  public:
   /// Takes an imported graph. Failure where it cannot be prepared.
-  EngineImpl(ops::Graph graph, const EngineOptions& options, std::chrono::steady_clock::time_point deadline);
+  EngineImpl(std::shared_ptr<EngineCore> core, ops::Graph graph, std::chrono::steady_clock::time_point deadline);
 
   /// The values for the module's inputs, in its order, checked against what the model declares. `also` fills what
   /// `inputs` leaves out (a session's bound inputs; may be empty).
@@ -32,6 +32,7 @@ class EngineImpl {
 
   std::unique_ptr<Execution> lease();
   void give_back(std::unique_ptr<Execution> execution);
+  void drop_idle();
   void trim();
   [[nodiscard]] MemoryUse memory() const;
 
@@ -41,7 +42,6 @@ class EngineImpl {
   std::vector<ValueInfo> outputs;
   std::vector<Value> defaults;  ///< per input; an undefined tensor where it has none
   std::vector<passes::Record> load_records;
-  std::size_t weight_bytes = 0;
 
  private:
   std::mutex idle_mutex_;

@@ -22,22 +22,23 @@ bool check_between_steps(void* raw) {
 
 Tensor Execution::allocate(DType dtype, const Shape& shape) {
   if (dtype == DType::string) return {dtype, shape};
-  const std::shared_ptr<void> memory = core_->memory().allocate(Tensor::byte_size(dtype, shape));
+  const std::shared_ptr<void> memory = core_->memory().allocate(Use::values, Tensor::byte_size(dtype, shape));
   return Tensor::borrow(dtype, shape, memory.get(), memory);
 }
 
 void Execution::reserve(const Plan& plan) {
-  if (plan.arena_bytes > arena_bytes_) {
+  const ops::OnBehalfOf name(plan.largest);
+  if (plan.arena_bytes > arena_bytes_ || (plan.arena_bytes < arena_bytes_ && core_->memory().tight())) {
     arena_.reset();
     arena_bytes_ = 0;
-    arena_ = core_->memory().allocate(plan.arena_bytes);
+    arena_ = core_->memory().allocate(Use::arenas, plan.arena_bytes);
     arena_bytes_ = plan.arena_bytes;
   }
   const auto workers = static_cast<std::size_t>(core_->threads());
   if (plan.scratch_bytes > scratch_bytes_ || scratch_.empty()) {
     constexpr std::size_t kAlignment = 64;
     const std::size_t each = (std::max(plan.scratch_bytes, scratch_bytes_) + kAlignment - 1) / kAlignment * kAlignment;
-    scratch_memory_ = core_->memory().allocate(each * workers);
+    scratch_memory_ = core_->memory().allocate(Use::arenas, each * workers);
     scratch_bytes_ = each;
     scratch_.resize(workers);
     for (std::size_t w = 0; w < workers; ++w) scratch_[w] = static_cast<std::byte*>(scratch_memory_.get()) + w * each;
@@ -73,6 +74,7 @@ PlanInstance* Execution::prepare(Segment& segment, std::span<const Value> inputs
 
 void Execution::run_instance(PlanInstance& instance, std::span<void* const> inputs, std::span<void* const> outputs,
                              const RunControl& control) {
+  const ops::MemoryScope memory(core_->memory().source(Use::values));
   instance.bind_io(inputs, outputs);
   StepContext context;
   context.pool = core_->threads() > 1 ? &core_->pool() : nullptr;
@@ -88,6 +90,7 @@ void Execution::run_instance(PlanInstance& instance, std::span<void* const> inpu
          context.slot.value, context.slot.position, context.slot.extent);
   }
   if (status == kStepFailed) throw Failure(context.error);
+  if (status == kStepOverran) fail(ErrorCode::internal, "{}: its kernel wrote beside its buffers", step.blame());
   fail(ErrorCode::internal, "{}: its kernel returned {}", step.blame(), status);
 }
 
@@ -109,6 +112,10 @@ std::vector<Value> Execution::run_segment(Segment& segment, std::span<const Valu
   for (std::size_t o = 0; o < facts.size(); ++o) {
     const bool fits = o < bound.size() && bound[o].defined() && bound[o].dtype() == facts[o].dtype &&
                       bound[o].shape() == facts[o].shape;
+    static const std::string kNobody;
+    const int writer = instance->plan().writers[o];
+    const ops::OnBehalfOf name(writer < 0 ? kNobody
+                                          : instance->plan().steps[static_cast<std::size_t>(writer)]->record.name);
     Tensor t = fits ? bound[o] : allocate(facts[o].dtype, facts[o].shape);
     out.push_back(t.mutable_data());
     results.emplace_back(std::move(t));
@@ -130,7 +137,7 @@ std::vector<Value> Execution::run_eager(const ops::Graph& graph, std::span<const
     const ops::Node& node = graph.node(id);
     std::vector<Value> ins;
     for (ops::ValueId v : node.inputs) ins.push_back(value_of(v));
-    std::vector<Value> outs = ops::evaluate_node(node, ins, run_compiled);
+    std::vector<Value> outs = ops::evaluate_node(node, ins, core_->loop_runner());
     for (std::size_t o = 0; o < node.outputs.size(); ++o) {
       if (node.outputs[o] != ops::kNone) values[static_cast<std::size_t>(node.outputs[o])] = std::move(outs[o]);
     }
@@ -175,7 +182,7 @@ std::vector<Value> Execution::run_part(const Part& part, const Module& module, s
     case ops::Region::none:
       break;
   }
-  return ops::evaluate_node(node, inputs, run_compiled);
+  return ops::evaluate_node(node, inputs, core_->loop_runner());
 }
 
 std::vector<Value> Execution::run(const Module& module, std::span<const Value> inputs, const RunControl& control,
@@ -184,6 +191,7 @@ std::vector<Value> Execution::run(const Module& module, std::span<const Value> i
   std::vector<Value> values(graph.value_count());
   for (std::size_t i = 0; i < inputs.size(); ++i) values[static_cast<std::size_t>(graph.inputs[i])] = inputs[i];
   const RunScope scope(core_->pool());
+  const ops::MemoryScope memory(core_->memory().source(Use::values));
   for (std::size_t p = 0; p < module.parts().size(); ++p) {
     const Part& part = module.parts()[p];
     std::vector<Value> outs = run_part(part, module, values, control, bound);

@@ -156,11 +156,4 @@ void Module::add_segment(const std::vector<NodeId>& nodes, const std::vector<boo
   parts_.push_back(std::move(part));
 }
 
-void Module::forget() const {
-  for (const Part& part : parts_) {
-    if (part.segment) part.segment->forget();
-    for (const auto& body : part.bodies) body->forget();
-  }
-}
-
 }  // namespace lathe::runtime

@@ -5,7 +5,6 @@
 #include <list>
 #include <memory>
 #include <string>
-#include <unordered_map>
 #include <vector>
 
 #include "passes/pipeline.h"
@@ -17,7 +16,7 @@ namespace lathe::runtime {
 class EngineCore;
 
 /// A part whose shapes all follow from the shapes of its inputs. Its programs (one per structure) and plans (one per
-/// set of shapes) are made on demand. Thread-safe.
+/// set of shapes) are made on demand, and live in the engine's cache. Thread-safe.
 class Segment {
  public:
   Segment(ops::Graph graph, std::vector<bool> by_value, int id)
@@ -37,8 +36,6 @@ class Segment {
   std::shared_ptr<Program> program(std::span<const Value> inputs, EngineCore& core);
   /// Runs the passes for these inputs anew and tells how each went; for tools.
   void trace(std::span<const Value> inputs, EngineCore& core, std::vector<passes::Record>& records);
-  /// Forgets programs that no cached plan uses.
-  void forget();
 
  private:
   std::string key(std::span<const Value> inputs) const;
@@ -49,7 +46,6 @@ class Segment {
   ops::Graph graph_;
   std::vector<bool> by_value_;
   int id_;
-  std::unordered_map<std::string, std::shared_ptr<Program>> programs_;
 };
 
 class Module;
@@ -71,7 +67,6 @@ class Module {
   [[nodiscard]] const std::vector<Part>& parts() const { return parts_; }
   /// The number of parts after which each value is no longer read; -1 for outputs, which stay.
   [[nodiscard]] const std::vector<int>& last_use() const { return last_use_; }
-  void forget() const;
 
  private:
   void cut(int& next_id);

@@ -11,6 +11,7 @@
 #include <lathe/thread_pool.h>
 #include <lathe/tools.h>
 
+#include "jit/jit.h"
 #include "ops/ir/fact.h"
 #include "ops/loops/kernel.h"
 
@@ -32,7 +33,8 @@ struct StepContext {
   Error error;  ///< set where the step returns kStepFailed
 };
 
-inline constexpr std::int32_t kStepFailed = 1000;  ///< the reason is in StepContext::error
+inline constexpr std::int32_t kStepFailed = 1000;   ///< the reason is in StepContext::error
+inline constexpr std::int32_t kStepOverran = 1001;  ///< it wrote beside its buffers: see Plan::watched
 
 /// One kernel call with everything decided but the pointers. Immutable: any number of threads may run it.
 class Step {
@@ -47,6 +49,15 @@ class Step {
   [[nodiscard]] const std::string& blame() const { return record.name; }
 };
 
+/// A buffer of the arena with kCanaryBytes before and behind it that no step may touch while it lives.
+struct WatchedBuffer {
+  std::size_t offset = 0;
+  std::size_t bytes = 0;
+  int first = 0;  ///< the steps it lives from and to
+  int last = 0;
+};
+inline constexpr std::size_t kCanaryBytes = 64;
+
 /// A plan; shared between sessions, kept alive by those that run it.
 struct Plan {
   std::vector<std::unique_ptr<Step>> steps;
@@ -57,7 +68,11 @@ struct Plan {
   std::size_t arena_bytes = 0;
   std::size_t scratch_bytes = 0;  ///< per worker
   std::size_t kernels = 0;
-  std::size_t charge = 0;  ///< bytes that the cache counts for it
+  std::size_t charge = 0;              ///< bytes that the cache counts for it
+  jit::Spent spent;                    ///< on compiling for it
+  std::string largest;                 ///< the step that writes the largest buffer of the arena
+  std::vector<WatchedBuffer> watched;  ///< with BuildOptions::canaries; checked after every step
+  std::vector<int> writers;            ///< per output, the last step that writes it; -1 where it is empty
 };
 
 /// A plan's steps with pointers resolved against one arena. Owned by a session.
@@ -86,6 +101,9 @@ class PlanInstance {
     std::size_t pointer;
     Slot slot;
   };
+  void plant_canaries(int step) const;
+  [[nodiscard]] bool canaries_live(int step) const;
+
   std::shared_ptr<const Plan> plan_;
   std::byte* arena_ = nullptr;
   bool bound_ = false;

@@ -1,7 +1,6 @@
 // Makes plans: a step per group, buffers placed by lifetime, all loops compiled together.
 #include <algorithm>
 #include <cstdlib>
-#include <deque>
 #include <set>
 #include <unordered_map>
 
@@ -19,10 +18,17 @@ using ops::kNone;
 using ops::NodeId;
 using ops::ValueId;
 
+/// What a step takes of the cache, its kernel and record included.
+constexpr std::size_t kStepBytes = 4096;
+
 class PlanBuilder {
  public:
-  PlanBuilder(const Program& program, const BuildOptions& options)
-      : graph_(program.graph), options_(options), plan_(std::make_shared<Plan>()), alias_(graph_.value_count(), kNone) {
+  PlanBuilder(Program& program, const BuildOptions& options)
+      : program_(program),
+        graph_(program.graph),
+        options_(options),
+        plan_(std::make_shared<Plan>()),
+        alias_(graph_.value_count(), kNone) {
     for (const Group& group : program.groups) add_group(group);
   }
 
@@ -33,8 +39,7 @@ class PlanBuilder {
     for (Item& item : items_) plan_->steps.push_back(std::move(item.step));
     for (ValueId v : graph_.inputs) plan_->inputs.push_back(*graph_.value(v).fact);
     for (ValueId v : graph_.outputs) plan_->outputs.push_back(*graph_.value(v).fact);
-    plan_->charge = sizeof(Plan) + plan_->steps.size() * 1024;
-    for (const Tensor& t : plan_->constants) plan_->charge += t.bytes() <= 4096 ? t.bytes() : 0;
+    plan_->charge += sizeof(Plan) + plan_->steps.size() * kStepBytes;
     return plan_;
   }
 
@@ -319,13 +324,12 @@ class PlanBuilder {
       }
       return;
     }
-    jit::Options jit;
-    jit.code_level = options_.code_level;
-    jit.threads = options_.threads;
-    jit.perf_map = options_.perf_map;
-    jit.gdb = options_.gdb;
+    jit::Options jit = options_.compiling();
     jit.check = check;
-    const auto code = jit::Compiler::get()->compile(kernels, jit);
+    const auto code = jit::Compiler::get()->compile(kernels, jit, &plan_->spent);
+    for (const auto& kernel : code) {
+      if (program_.code.try_emplace(kernel.get(), kernel).second) program_.code_bytes += kernel->code_bytes;
+    }
     std::size_t next = 0;
     for (Item& item : items_) {
       if (!item.loop) continue;
@@ -403,21 +407,36 @@ class PlanBuilder {
     measure();
     reuse_dying_inputs(last);
     measure();
+    const std::size_t margin = options_.canaries ? kCanaryBytes : 0;
     std::vector<Lifetime> lives;
     std::vector<ValueId> owners;
     for (std::size_t v = 0; v < first.size(); ++v) {
       const auto id = static_cast<ValueId>(v);
       if (first[v] < 0 || alias_[v] != kNone || !in_arena(id)) continue;
-      lives.push_back({std::max<std::size_t>(Tensor::byte_size(fact(id).dtype, fact(id).shape), 1), first[v], last[v]});
+      const std::size_t bytes = std::max<std::size_t>(Tensor::byte_size(fact(id).dtype, fact(id).shape), 1);
+      lives.push_back({bytes + 2 * margin, first[v], last[v]});
       owners.push_back(id);
     }
     const MemoryPlan memory = plan_memory(lives);
     plan_->arena_bytes = memory.bytes;
+    const auto largest = std::max_element(lives.begin(), lives.end(),
+                                          [](const Lifetime& a, const Lifetime& b) { return a.bytes < b.bytes; });
+    if (largest != lives.end()) plan_->largest = items_[static_cast<std::size_t>(largest->first)].step->record.name;
+    plan_->writers.assign(graph_.outputs.size(), -1);
     std::vector<std::size_t> offset(graph_.value_count(), 0);
-    for (std::size_t i = 0; i < owners.size(); ++i) offset[static_cast<std::size_t>(owners[i])] = memory.offsets[i];
+    for (std::size_t i = 0; i < owners.size(); ++i) {
+      const std::size_t at = memory.offsets[i] + margin;
+      offset[static_cast<std::size_t>(owners[i])] = at;
+      if (margin > 0) plan_->watched.push_back({at, lives[i].bytes - 2 * margin, lives[i].first, lives[i].last});
+    }
     for (Item& item : items_) {
       plan_->scratch_bytes = std::max(plan_->scratch_bytes, item.step->record.scratch_bytes);
-      for (std::size_t s = 0; s < item.values.size(); ++s) item.step->slots.push_back(slot_of(item, s, offset));
+      for (std::size_t s = 0; s < item.values.size(); ++s) {
+        const Slot slot = slot_of(item, s, offset);
+        item.step->slots.push_back(slot);
+        if (item.written[s] && slot.where == Slot::Where::output)
+          plan_->writers[static_cast<std::size_t>(slot.index)] = static_cast<int>(&item - items_.data());
+      }
     }
   }
 
@@ -432,7 +451,7 @@ class PlanBuilder {
       slot.index = output_of_[static_cast<std::size_t>(r)];
     } else if (const Tensor* t = graph_.value(r).value()) {
       slot.where = Slot::Where::constant;
-      slot.index = constant(*t);
+      slot.index = constant(*t, graph_.value(r).is_constant());
     } else if (is_input(r)) {
       slot.where = Slot::Where::input;
       slot.index =
@@ -443,14 +462,17 @@ class PlanBuilder {
     return slot;
   }
 
-  std::int32_t constant(const Tensor& t) {
+  /// `shared`: the memory is the graph's, not the plan's own.
+  std::int32_t constant(const Tensor& t, bool shared) {
     for (std::size_t i = 0; i < plan_->constants.size(); ++i) {
       if (plan_->constants[i].data() == t.data()) return static_cast<std::int32_t>(i);
     }
     plan_->constants.push_back(t);
+    if (!shared) plan_->charge += t.bytes();
     return static_cast<std::int32_t>(plan_->constants.size() - 1);
   }
 
+  Program& program_;
   const Graph& graph_;
   const BuildOptions& options_;
   std::shared_ptr<Plan> plan_;
@@ -462,78 +484,31 @@ class PlanBuilder {
 
 }  // namespace
 
-std::shared_ptr<const Plan> make_plan(const Program& program, const BuildOptions& options,
+std::shared_ptr<const Plan> make_plan(Program& program, const BuildOptions& options,
                                       const std::function<void()>& check) {
   return PlanBuilder(program, options).finish(check);
 }
 
-namespace {
-
-/// Code that outlives its call, so that nodes that run on their own find it again: the most recent structures.
-class RecentCode {
- public:
-  std::shared_ptr<const jit::CompiledKernel> get(const loops::Kernel& kernel) {
-    const std::string key = loops::structure_key(kernel);
-    {
-      const std::lock_guard lock(mutex_);
-      if (const auto found = code_.find(key); found != code_.end()) return found->second;
-    }
-    const loops::Kernel* const list[] = {&kernel};
-    auto code = jit::Compiler::get()->compile(list).front();
-    const std::lock_guard lock(mutex_);
-    if (order_.size() >= kMost) {
-      code_.erase(order_.front());
-      order_.pop_front();
-    }
-    if (code_.emplace(key, code).second) order_.push_back(key);
-    return code;
-  }
-
- private:
-  static constexpr std::size_t kMost = 512;
-  std::mutex mutex_;
-  std::unordered_map<std::string, std::shared_ptr<const jit::CompiledKernel>> code_;
-  std::deque<std::string> order_;
-};
-
-/// Below this many element operations interpreting a kernel is cheaper than looking its code up.
-constexpr double kInterpret = 256;
-
-double operations(const loops::Kernel& kernel) {
-  double points = static_cast<double>(kernel.insts.size());
-  for (int d = 0; d < kernel.rank(); ++d) points *= static_cast<double>(kernel.extents[static_cast<std::size_t>(d)]);
-  return points;
-}
-
-}  // namespace
-
-std::int32_t run_compiled(const loops::Kernel& kernel, const loops::KernelArgs& args) {
-  if (operations(kernel) <= kInterpret) return loops::evaluate(kernel, args);
-  static auto* const kRecent = new RecentCode();
-  const auto code = kRecent->get(kernel);
-  std::vector<std::byte> scratch(static_cast<std::size_t>(code->scratch_bytes(kernel)) + 64);
-  loops::KernelArgs with_scratch = args;
-  with_scratch.scratch = reinterpret_cast<void*>((reinterpret_cast<std::uintptr_t>(scratch.data()) + 63) / 64 * 64);
-  return code->fn(&with_scratch);
-}
-
-std::shared_ptr<const void> PackedWeights::get(const void* source, const std::string& key, std::size_t bytes, Pack pack,
-                                               const void* context) {
+std::shared_ptr<const void> PackedWeights::get(const Tensor& constant, const void* source, const std::string& key,
+                                               std::size_t bytes, Pack pack, const void* context) {
   const std::string whole = fmt::format("{}:{}", source, key);
   const std::lock_guard lock(mutex_);
-  if (auto found = entries_[whole].lock()) return found;
-  void* memory = std::aligned_alloc(64, (bytes + 63) / 64 * 64);
-  if (!memory) return nullptr;
-  bytes_->fetch_add(bytes);
-  std::shared_ptr<const void> packed(memory, [memory, bytes, total = bytes_](const void*) {
-    total->fetch_sub(bytes);
-    std::free(memory);
-  });
-  if (!pack(context, memory)) return nullptr;
+  if (const auto found = entries_.find(whole); found != entries_.end()) {
+    if (auto packed = found->second.lock()) return packed;
+  }
+  struct Packed {
+    std::shared_ptr<void> memory;
+    Tensor constant;
+  };
+  const auto holder = std::make_shared<Packed>(Packed{memory_.allocate(Use::packed_weights, bytes), constant});
+  if (!pack(context, holder->memory.get())) return nullptr;
+  std::shared_ptr<const void> packed(holder, holder->memory.get());
   entries_[whole] = packed;
+  if (entries_.size() >= swept_at_) {
+    std::erase_if(entries_, [](const auto& entry) { return entry.second.expired(); });
+    swept_at_ = std::max<std::size_t>(1024, 2 * entries_.size());
+  }
   return packed;
 }
-
-std::size_t PackedWeights::bytes() const { return bytes_->load(); }
 
 }  // namespace lathe::runtime

@@ -1,7 +1,6 @@
 // Program: a graph specialized to a structure of shapes, in groups that run as one kernel each; plans are made from it.
 #pragma once
 
-#include <atomic>
 #include <functional>
 #include <memory>
 #include <mutex>
@@ -9,8 +8,11 @@
 #include <unordered_map>
 #include <vector>
 
+#include "jit/jit.h"
 #include "ops/ir/graph.h"
 #include "ops/ir/loop_builder.h"
+#include "passes/pipeline.h"
+#include "runtime/data_memory.h"
 #include "runtime/plan.h"
 
 namespace lathe::runtime {
@@ -19,16 +21,17 @@ namespace lathe::runtime {
 class PackedWeights {
  public:
   using Pack = bool (*)(const void* context, void* packed);
-  /// The packed form of constant memory `source` under `key`; packs it where it is not there. Null where memory ran
-  /// out.
-  std::shared_ptr<const void> get(const void* source, const std::string& key, std::size_t bytes, Pack pack,
-                                  const void* context);
-  [[nodiscard]] std::size_t bytes() const;
+  explicit PackedWeights(DataMemory& memory) : memory_(memory) {}
+  /// The packed form of what lies at `source` inside `constant`, under `key`; packs it where it is not there. Keeps the
+  /// constant, so that its address stays its own. Null where packing failed; Failure where memory ran out.
+  std::shared_ptr<const void> get(const Tensor& constant, const void* source, const std::string& key, std::size_t bytes,
+                                  Pack pack, const void* context);
 
  private:
+  DataMemory& memory_;
   std::mutex mutex_;
   std::unordered_map<std::string, std::weak_ptr<const void>> entries_;
-  std::shared_ptr<std::atomic<std::size_t>> bytes_ = std::make_shared<std::atomic<std::size_t>>(0);
+  std::size_t swept_at_ = 1024;
 };
 
 /// What specialization needs to know of its engine.
@@ -36,24 +39,31 @@ struct BuildOptions {
   bool jit = true;
   bool onednn = true;
   bool plain = true;
+  bool canaries = false;  ///< plans check that no step writes beside its buffers; for tests
   int code_level = -1;
   bool perf_map = false;
   bool gdb = false;
   int threads = 1;
+  [[nodiscard]] jit::Options compiling() const {
+    return {.code_level = code_level, .threads = threads, .perf_map = perf_map, .gdb = gdb};
+  }
   PackedWeights* packed = nullptr;
 };
 
 struct Program {
-  ops::Graph graph;                ///< its facts are those of the last plan made: guarded by the segment's mutex
+  ops::Graph graph;                ///< its facts are those of the last plan made: guarded by the segment's turn
   std::vector<ops::Group> groups;  ///< in execution order
+  std::string key;                 ///< in the cache
+  std::size_t charge = 0;          ///< bytes that the cache counts for it, beside the code
+  std::vector<std::shared_ptr<const passes::Folded>> folded;
+  /// Code that its plans run: a further plan finds it, whoever has left the cache meanwhile.
+  std::unordered_map<const jit::CompiledKernel*, std::shared_ptr<const jit::CompiledKernel>> code;
+  std::size_t code_bytes = 0;
 };
 
 /// Makes the plan for the facts that `program.graph` holds at the moment. Throws Failure. `check` is called while
 /// another thread compiles what the plan needs, and ends the wait by throwing.
-std::shared_ptr<const Plan> make_plan(const Program& program, const BuildOptions& options,
+std::shared_ptr<const Plan> make_plan(Program& program, const BuildOptions& options,
                                       const std::function<void()>& check);
-
-/// Runs a loop kernel through compiled code, for folding and for nodes that run on their own.
-std::int32_t run_compiled(const loops::Kernel& kernel, const loops::KernelArgs& args);
 
 }  // namespace lathe::runtime

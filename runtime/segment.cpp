@@ -26,8 +26,9 @@ bool needs_handles(const ops::Graph& graph) {
 
 /// What passes may rely on: ranks, dtypes, which extents are 0 or 1, which values follow from shapes (no group computes
 /// those), and which Reshapes only move dims of extent 1.
-std::string signature(const ops::Graph& graph) {
-  std::string s;
+std::string signature(const ops::Graph& graph, int segment) {
+  std::string s = "structure";
+  append(s, &segment, sizeof(segment));
   for (std::size_t v = 0; v < graph.value_count(); ++v) {
     const auto& fact = graph.value(static_cast<ops::ValueId>(v)).fact;
     if (!fact) continue;
@@ -49,7 +50,7 @@ std::string signature(const ops::Graph& graph) {
 }  // namespace
 
 std::string Segment::key(std::span<const Value> inputs) const {
-  std::string key;
+  std::string key = "plan";
   append(key, &id_, sizeof(id_));
   for (std::size_t i = 0; i < inputs.size(); ++i) {
     const ops::Fact fact = ops::fact_of(inputs[i]);
@@ -91,28 +92,33 @@ bool Segment::infer(std::span<const Value> inputs, ops::Graph& graph) const {
 }
 
 std::shared_ptr<Program> Segment::specialize(std::span<const Value> inputs, EngineCore& core) {
+  const ops::MemoryScope memory(core.memory().source(Use::weights));
   if (!infer(inputs, graph_)) return nullptr;
-  std::shared_ptr<Program>& program = programs_[signature(graph_)];
-  if (program) {
+  const std::string wanted = signature(graph_, id_);
+  if (const auto found = core.cache().find(wanted, false)) {
     core.count_structure_hit();
+    auto program = std::get<std::shared_ptr<Program>>(*found);
     infer(inputs, program->graph);
     return program;
   }
   auto made = std::make_shared<Program>();
   made->graph = graph_.clone();
-  core.run_passes(made->graph, false);
-  made->graph.compact();
-  made->groups = passes::graph_fuse(made->graph, core.fuses());
-  core.count_structure();
-  program = made;
-  return program;
+  made->key = wanted;
+  core.specialize(*made);
+  core.cache().add(wanted, made, 0, made->charge);
+  return made;
 }
 
 std::shared_ptr<const Plan> Segment::plan(std::span<const Value> inputs, EngineCore& core, const RunControl& control) {
+  using Found = std::shared_ptr<const Plan>;
+  const auto plan_of = [](const Specialized& entry) {
+    const Found* plan = std::get_if<Found>(&entry);
+    return plan ? *plan : nullptr;
+  };
   const std::string wanted = key(inputs);
-  if (auto found = core.plans().find(wanted)) return found->eager ? nullptr : found->plan;
+  if (const auto found = core.cache().find(wanted, true)) return plan_of(*found);
   const Turn::Hold turn(turn_, control);
-  if (auto found = core.plans().find(wanted, false)) return found->eager ? nullptr : found->plan;
+  if (const auto found = core.cache().find(wanted, false)) return plan_of(*found);
   core.log(LogLevel::debug, [&] {
     std::string text = fmt::format("segment {}: making a plan for", id_);
     for (const Value& v : inputs) text += " " + ops::fact_of(v).to_string();
@@ -121,11 +127,12 @@ std::shared_ptr<const Plan> Segment::plan(std::span<const Value> inputs, EngineC
   const std::shared_ptr<Program> program = specialize(inputs, core);
   control.check();
   if (!program) {
-    core.plans().add(wanted, {nullptr, true});
+    core.cache().add(wanted, Eager(), 0, 0);
     return nullptr;
   }
-  std::shared_ptr<const Plan> plan = core.make_plan(*program, control);
-  core.plans().add(wanted, {plan, false});
+  Found plan = core.make_plan(*program, control);
+  core.cache().add(program->key, program, program->code_bytes, program->charge);
+  core.cache().add(wanted, plan, 0, plan->charge);
   return plan;
 }
 
@@ -137,13 +144,9 @@ std::shared_ptr<Program> Segment::program(std::span<const Value> inputs, EngineC
 void Segment::trace(std::span<const Value> inputs, EngineCore& core, std::vector<passes::Record>& records) {
   const Turn::Hold turn(turn_, {});
   if (!infer(inputs, graph_)) return;
-  ops::Graph copy = graph_.clone();
-  core.run_passes(copy, false, &records);
-}
-
-void Segment::forget() {
-  const Turn::Hold turn(turn_, {});
-  programs_.clear();
+  Program program;
+  program.graph = graph_.clone();
+  core.specialize(program, &records);
 }
 
 }  // namespace lathe::runtime

@@ -88,7 +88,7 @@ void SessionImpl::make_fast(std::span<const Value> inputs, const RunControl& con
     }
     if (!place.defined()) {
       const std::shared_ptr<void> memory =
-          execution.core().memory().allocate(Tensor::byte_size(fact.dtype, fact.shape));
+          execution.core().memory().allocate(Use::values, Tensor::byte_size(fact.dtype, fact.shape));
       place = Tensor::borrow(fact.dtype, fact.shape, memory.get(), memory);
     }
     results.resize(graph.outputs.size());

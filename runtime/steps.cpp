@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "ops/ir/kernel_context.h"
+#include "ops/ir/memory.h"
 #include "runtime/thread_pool.h"
 
 namespace lathe::runtime {
@@ -105,6 +106,7 @@ PlainStep::PlainStep(const ops::Graph& graph, ops::NodeId id) {
 }
 
 std::int32_t PlainStep::run(void* const* buffers, StepContext& context) const noexcept {
+  const ops::OnBehalfOf name(node_);
   try {
     std::vector<Value> inputs(node_.inputs.size());
     std::vector<Value> outputs(node_.outputs.size());

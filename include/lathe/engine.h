@@ -94,12 +94,15 @@ class Outputs {
 
 /// Bytes that an engine holds at the moment, by what they are for.
 struct MemoryUse {
-  std::size_t weights = 0;         ///< constants of the model
+  std::size_t weights = 0;         ///< constants of the model, and what was folded of them
   std::size_t packed_weights = 0;  ///< the same in the order that kernels want; shared by all plans
-  std::size_t arenas = 0;          ///< intermediate results, one arena per session and plan
+  std::size_t arenas = 0;          ///< intermediate results, one arena per session
+  std::size_t values = 0;          ///< results not yet released, and what flows between nodes that run on their own
   std::size_t plans = 0;           ///< what the cache holds: plans, programs, primitives
   std::size_t code = 0;            ///< compiled kernels
-  [[nodiscard]] std::size_t total() const { return weights + packed_weights + arenas + plans + code; }
+  [[nodiscard]] std::size_t total() const { return data() + plans + code; }
+  /// What EngineOptions::memory_bytes caps.
+  [[nodiscard]] std::size_t data() const { return weights + packed_weights + arenas + values; }
 };
 
 /// What an engine has specialized so far. The counters only grow; `structures`, `plans` and `bytes` are of the moment.
@@ -112,7 +115,7 @@ struct CacheStats {
   std::uint64_t structure_hits = 0;    ///< plans made from a program that was there: no pass ran, nothing compiled
   std::uint64_t evictions = 0;         ///< plans and programs that had to leave
   std::uint64_t passes_run = 0;        ///< executions of a pass, at load and per structure
-  std::uint64_t kernels_compiled = 0;  ///< by the JIT
+  std::uint64_t kernels_compiled = 0;  ///< by the JIT, for this engine
   double pass_seconds = 0;             ///< spent in passes
   double compile_seconds = 0;          ///< spent compiling
 };
@@ -160,7 +163,7 @@ class LATHE_API Engine {
 
   [[nodiscard]] MemoryUse memory() const noexcept;
   [[nodiscard]] CacheStats cache_stats() const noexcept;
-  /// Gives back what is idle: cached plans that no run is using, arenas of idle sessions.
+  /// Gives back what is idle: cached plans and programs that no run is using, arenas of idle sessions.
   void trim() const noexcept;
 
 #if defined(__cpp_exceptions)

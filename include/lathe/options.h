@@ -20,7 +20,8 @@ namespace lathe {
 
 class ThreadPool;
 
-/// Where an application wants Lathe's data memory (weights, arenas, results) to come from. Called from any thread.
+/// Where an application wants Lathe's data memory (weights, arenas, results and all else that flows between operators)
+/// to come from. Called from any thread.
 class LATHE_API Allocator {
  public:
   virtual ~Allocator() = default;
@@ -78,7 +79,7 @@ struct EngineOptions {
   /// Plans, kernels and primitives for shapes that were seen are kept up to this size; the least recently used leave.
   std::size_t cache_bytes = std::size_t{256} << 20;
   /// The most data memory that the engine may hold at a time, in bytes; 0: no cap. What would exceed it fails with
-  /// ErrorCode::limit_exceeded.
+  /// ErrorCode::limit_exceeded and leaves the engine usable. Results count until they are released.
   std::size_t memory_bytes = 0;
   /// Where data memory comes from; null: the system. Kept alive until the last tensor and engine that used it is gone.
   std::shared_ptr<Allocator> allocator = {};

@@ -6,6 +6,7 @@
 #include "ops/ir/builder.h"
 #include "ops/ir/kernel_context.h"
 #include "ops/ir/loop_builder.h"
+#include "ops/ir/memory.h"
 #include "ops/ir/numeric.h"
 
 namespace lathe::ops {
@@ -25,7 +26,7 @@ std::vector<Value> input_values(const Graph& graph, const Node& node) {
   return inputs;
 }
 
-std::vector<Value> evaluate_lowered(const Node& node, std::span<const Value> inputs, RunLoop run_loop) {
+std::vector<Value> evaluate_lowered(const Node& node, std::span<const Value> inputs, const RunLoop& run_loop) {
   Graph graph;
   Node copy;
   copy.op = node.op;
@@ -80,7 +81,7 @@ std::vector<Value> evaluate_lowered(const Node& node, std::span<const Value> inp
 }
 
 std::vector<Value> evaluate_expr(const Node& node, std::span<const Value> inputs, const Facts& facts,
-                                 RunLoop run_loop) {
+                                 const RunLoop& run_loop) {
   Graph graph;
   Node copy;
   copy.op = node.op;
@@ -130,7 +131,7 @@ std::vector<Value> evaluate_expr(const Node& node, std::span<const Value> inputs
     const bool compiles = std::all_of(gk.kernel.buffers.begin(), gk.kernel.buffers.end(), [](const loops::Buffer& b) {
       return b.dtype != DType::string && !b.dtype.is_complex();
     });
-    if ((compiles ? run_loop : loops::evaluate)(gk.kernel, args) != loops::kOk) {
+    if ((compiles ? run_loop(gk.kernel, args) : loops::evaluate(gk.kernel, args)) != loops::kOk) {
       fail(ErrorCode::out_of_range, "{}: index {} at element {} is out of range for extent {}", describe(node),
            error.value, error.position, error.extent);
     }
@@ -161,7 +162,8 @@ Facts infer_node(const Node& node, std::span<const Fact* const> inputs, std::spa
   return facts;
 }
 
-std::vector<Value> evaluate_node(const Node& node, std::span<const Value> inputs, RunLoop run_loop) {
+std::vector<Value> evaluate_node(const Node& node, std::span<const Value> inputs, const RunLoop& run_loop) {
+  const OnBehalfOf name(node);
   std::vector<Fact> in_facts(inputs.size());
   std::vector<const Fact*> fact_pointers(inputs.size(), nullptr);
   std::vector<const Tensor*> values(inputs.size(), nullptr);

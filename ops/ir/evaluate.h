@@ -1,6 +1,7 @@
 // Inference and plain evaluation of single nodes: what constant folding of shape arithmetic and the tests stand on.
 #pragma once
 
+#include <functional>
 #include <span>
 #include <vector>
 
@@ -15,11 +16,12 @@ namespace lathe::ops {
 inline constexpr std::int64_t kKnownElements = 4096;
 
 /// Runs a loop kernel over its whole range: loops::evaluate, or compiled code.
-using RunLoop = std::int32_t (*)(const loops::Kernel& kernel, const loops::KernelArgs& args);
+using RunLoop = std::function<std::int32_t(const loops::Kernel& kernel, const loops::KernelArgs& args)>;
 
 /// Runs one node of any non-region operator by its definition (lowered, as a loop, or its plain kernel), on row-major
 /// tensors. Inputs that are omitted are undefined tensors. With loops::evaluate it is the reference: slow and obvious.
-std::vector<Value> evaluate_node(const Node& node, std::span<const Value> inputs, RunLoop run_loop = loops::evaluate);
+std::vector<Value> evaluate_node(const Node& node, std::span<const Value> inputs,
+                                 const RunLoop& run_loop = loops::evaluate);
 
 /// The output facts of a node from its input facts and the values known so far, checked to be sane (rank, non-negative
 /// extents, sizes that fit). Failure naming the node.

@@ -5,6 +5,8 @@
 #include <limits>
 #include <new>
 
+#include "ops/ir/failure.h"
+#include "ops/ir/memory.h"
 #include "ops/ir/numeric.h"
 
 namespace lathe {
@@ -15,6 +17,12 @@ constexpr std::size_t kAddressSpace = std::size_t{1} << 47;  // sanitizers end a
 constexpr std::size_t kTooLarge = std::numeric_limits<std::size_t>::max();
 
 std::shared_ptr<void> allocate_zeroed(std::size_t bytes) {
+  if (ops::MemorySource* source = ops::MemoryScope::current()) {
+    std::shared_ptr<void> memory = source->allocate(bytes);
+    std::memset(memory.get(), 0, bytes);
+    return memory;
+  }
+  if (bytes > kAddressSpace) throw std::bad_alloc();
   void* data = ::operator new(bytes, kAlignment, std::nothrow);
   if (data == nullptr) throw std::bad_alloc();
   std::memset(data, 0, bytes);
@@ -83,11 +91,17 @@ std::size_t Tensor::byte_size(DType dtype, const Shape& shape) {
 
 Tensor::Tensor(DType dtype, const Shape& shape) : dtype_(dtype), shape_(shape) {
   const std::size_t size = byte_size(dtype, shape);
-  if (size > kAddressSpace) throw std::bad_alloc();
   if (dtype == DType::string) {
     static_assert(sizeof(std::string) * 8 == 256);
-    auto strings = std::make_shared<std::vector<std::string>>(static_cast<std::size_t>(shape.elements()));
-    data_ = strings->data();
+    struct Strings {
+      std::shared_ptr<void> charge;
+      std::vector<std::string> elements;
+    };
+    auto strings = std::make_shared<Strings>();
+    if (ops::MemorySource* source = ops::MemoryScope::current()) strings->charge = source->charge(size);
+    if (size > kAddressSpace) throw std::bad_alloc();
+    strings->elements.resize(static_cast<std::size_t>(shape.elements()));
+    data_ = strings->elements.data();
     owner_ = std::move(strings);
   } else if (dtype != DType::undefined) {
     auto memory = allocate_zeroed(size);
@@ -102,6 +116,8 @@ Result<Tensor> Tensor::try_make(DType dtype, const Shape& shape) noexcept {
   } catch (const std::bad_alloc&) {
     return Error{ErrorCode::out_of_memory,
                  "no memory for a tensor of " + std::string(dtype.name()) + " " + shape.to_string()};
+  } catch (const Failure& failure) {
+    return failure.error;
   }
 }
 

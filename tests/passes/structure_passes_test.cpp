@@ -215,6 +215,8 @@ TEST(PassManager, RunsEveryPassInOrderAndTellsWhatItDid) {
   EXPECT_EQ(records[0].changes, 1U);
   EXPECT_EQ(records[0].nodes_before, 2U);
   EXPECT_EQ(records[0].nodes_after, 1U);
+  EXPECT_EQ(records.back().pass, "graph_fuse");
+  EXPECT_EQ(records.back().changes, records.back().nodes_before - 1) << "a softmax is one kernel";
 }
 
 TEST(PassManager, SwitchesTurnOffAllButWhatAlwaysRuns) {

@@ -8,6 +8,7 @@
 #include <thread>
 #include <vector>
 
+#include "jit/jit.h"
 #include "tests/support/engine_of.h"
 
 namespace lathe::tests {
@@ -216,6 +217,30 @@ TEST(EngineOnThreads, WhoWaitsForAPlanThatCannotBeMadeTriesItself) {
   threads.clear();
   EXPECT_EQ(errors, 4);
   EXPECT_EQ(engine.run({{"a", filled({4}, 1)}, {"b", filled({4}, 1)}})[0].view<float>()[3], 2.0F);
+}
+
+TEST(EngineOnThreads, EachEngineCountsTheKernelsItCompiledItself) {
+  const std::shared_ptr<jit::Compiler> compiler = jit::Compiler::get();
+  const auto before = compiler->stats().kernels_compiled;
+  std::vector<Engine> engines;
+  for (int t = 0; t < kThreads; ++t) {
+    // Long chains that differ: each engine needs a kernel of its own.
+    std::vector<onnx::NodeSpec> nodes;
+    for (int n = 0; n < 40; ++n) {
+      const std::string from = n == 0 ? "x" : "v" + std::to_string(n - 1);
+      nodes.push_back({n % (t + 2) == 0 ? "Tanh" : "Sigmoid", {from}, {n == 39 ? "y" : "v" + std::to_string(n)}});
+    }
+    engines.push_back(engine_of({.graph = {.nodes = nodes,
+                                           .inputs = {onnx::value("x", DType::f32, {"n"})},
+                                           .outputs = {onnx::value("y", DType::f32, {"n"})}}}));
+  }
+  on_many_threads([&](int t) { static_cast<void>(engines[static_cast<std::size_t>(t)].run(filled({100}, 1))); });
+  std::uint64_t counted = 0;
+  for (const Engine& engine : engines) {
+    EXPECT_GT(engine.cache_stats().kernels_compiled, 0U);
+    counted += engine.cache_stats().kernels_compiled;
+  }
+  EXPECT_EQ(counted, static_cast<std::uint64_t>(compiler->stats().kernels_compiled - before));
 }
 
 TEST(EngineOnThreads, LoadingAndDestroyingBesideRuns) {

@@ -171,8 +171,104 @@ TEST(Cancellation, OfASession) {
 
 TEST(MemoryLimit, ARunThatNeedsMoreFailsAndSmallerOnesGoOn) {
   const Engine engine = engine_of(scale_and_shift(), {.threads = 1, .memory_bytes = 1 << 20});
-  expect_error(engine.try_run(Tensor(DType::f32, {1 << 20})), ErrorCode::limit_exceeded, {"memory_bytes", "1048576"});
+  expect_error(engine.try_run(Tensor(DType::f32, {1 << 20})), ErrorCode::limit_exceeded,
+               {"shift", "4194304 bytes", "memory_bytes", "of 1048576 bytes"});
   EXPECT_EQ(engine.run(Tensor(DType::f32, {1000}))[0].view<float>()[999], 1.0F);
+}
+
+TEST(MemoryLimit, AnArenaIsBlamedOnTheStepWithTheLargestBuffer) {
+  const Engine engine = engine_of(scale_and_shift(), {.threads = 1, .memory_bytes = 1 << 20, .passes = "-graph_fuse"});
+  expect_error(engine.try_run(Tensor(DType::f32, {1 << 20})), ErrorCode::limit_exceeded, {"scale", "4194304 bytes"});
+}
+
+TEST(MemoryLimit, WhatIsIdleMakesRoom) {
+  const Engine engine = engine_of(scale_and_shift(), {.threads = 1, .memory_bytes = 1 << 20, .passes = "-graph_fuse"});
+  const Tensor x(DType::f32, {100'000});  // 400 kB of arena and as much of result
+  static_cast<void>(engine.run(x));
+  Session session = engine.session();
+  session.run({{"x", x}});
+  static_cast<void>(engine.run(Tensor(DType::f32, {10})));
+}
+
+/// One node that reads x and, where it has a second input, i64[m].
+onnx::ModelSpec one_node(const onnx::NodeSpec& node, DType in, DType out, int out_rank) {
+  onnx::ModelSpec spec = {
+      .graph = {.nodes = {node},
+                .inputs = {onnx::value("x", in, {"n"})},
+                .outputs = {onnx::value(
+                    "y", out, out_rank == 1 ? std::vector<onnx::DimSpec>{"k"} : std::vector<onnx::DimSpec>{1, "k"})}}};
+  if (node.inputs.size() > 1) spec.graph.inputs.push_back(onnx::value(node.inputs[1], DType::i64, {"m"}));
+  return spec;
+}
+
+Tensor ones(std::int64_t n) {
+  Tensor t(DType::f32, {n});
+  for (float& v : t.mutable_view<float>()) v = 1;
+  return t;
+}
+
+TEST(MemoryLimit, OfANodeWhoseOutputDependsOnData) {
+  const EngineOptions options = {.threads = 1, .memory_bytes = 1 << 20};
+  const Engine places =
+      engine_of(one_node({"NonZero", {"x"}, {"y"}, {}, "places"}, DType::f32, DType::i64, 2), options);
+  expect_error(places.try_run(ones(200'000)), ErrorCode::limit_exceeded, {"places", "1600000 bytes", "memory_bytes"});
+  EXPECT_EQ(places.run(ones(20))[0].shape(), (Shape{1, 20}));
+  EXPECT_EQ(places.memory().values, 0U);
+
+  const Engine expand =
+      engine_of(one_node({"Expand", {"x", "shape"}, {"y"}, {}, "blow_up"}, DType::f32, DType::f32, 1), options);
+  const auto to = [](std::int64_t n) {
+    return Inputs{{"x", ones(1)}, {"shape", Tensor::from<std::int64_t>({n}, {1})}};
+  };
+  for (const std::int64_t n : {std::int64_t{1} << 20, std::int64_t{1} << 38, std::int64_t{1} << 58})
+    expect_error(expand.try_run(to(n)), ErrorCode::limit_exceeded, {"blow_up", std::to_string(4 * n), "memory_bytes"});
+  EXPECT_EQ(expand.run(to(7))[0].shape(), (Shape{7}));
+}
+
+TEST(MemoryLimit, OfStrings) {
+  const Engine engine =
+      engine_of(one_node({"Expand", {"x", "shape"}, {"y"}, {}, "blow_up"}, DType::string, DType::string, 1),
+                {.threads = 1, .memory_bytes = 1 << 20});
+  const auto to = [](std::int64_t n) {
+    return Inputs{{"x", Tensor::from<std::string>({"a"}, {1})}, {"shape", Tensor::from<std::int64_t>({n}, {1})}};
+  };
+  expect_error(engine.try_run(to(std::int64_t{1} << 40)), ErrorCode::limit_exceeded, {"blow_up", "memory_bytes"});
+  EXPECT_EQ(engine.run(to(9))[0].shape(), (Shape{9}));
+}
+
+/// y = x three times over, by way of a sequence: nodes that run on their own.
+onnx::ModelSpec through_a_sequence() {
+  return {.graph = {.nodes = {{"SequenceConstruct", {"x", "x", "x"}, {"s"}, {}, "gather"},
+                              {"ConcatFromSequence", {"s"}, {"y"}, {onnx::attr("axis", 0)}, "join"}},
+                    .inputs = {onnx::value("x", DType::f32, {"n"})},
+                    .outputs = {onnx::value("y", DType::f32, {"m"})}}};
+}
+
+TEST(MemoryLimit, OfNodesThatRunOnTheirOwn) {
+  const Engine engine = engine_of(through_a_sequence(), {.threads = 1, .memory_bytes = 1 << 20});
+  expect_error(engine.try_run(ones(100'000)), ErrorCode::limit_exceeded, {"gather", "400000 bytes", "memory_bytes"});
+  expect_error(engine.try_run(ones(50'000)), ErrorCode::limit_exceeded, {"join", "600000 bytes", "memory_bytes"});
+  EXPECT_EQ(engine.memory().values, 0U);
+  const Outputs out = engine.run(ones(40'000));
+  EXPECT_EQ(out[0].shape(), (Shape{120'000}));
+  EXPECT_EQ(engine.memory().values, 480'000U);
+  EXPECT_EQ(engine.memory().arenas, 0U);
+}
+
+TEST(MemoryLimit, OfWeightsAndOfWhatIsFoldedOfThem) {
+  onnx::ModelSpec spec = {.graph = {.nodes = {{"Concat", {"w", "w", "w"}, {"c"}, {onnx::attr("axis", 0)}, "triple"},
+                                              {"Add", {"x", "c"}, {"y"}, {}, "sum"}},
+                                    .inputs = {onnx::value("x", DType::f32, {1})},
+                                    .outputs = {onnx::value("y", DType::f32, {"n"})},
+                                    .initializers = {onnx::tensor("w", {40'000}, std::vector<float>(40'000, 1.0F))}}};
+  const std::string bytes = onnx::model(spec);
+  expect_error(try_engine_of(bytes, {.threads = 1, .memory_bytes = 100'000}), ErrorCode::limit_exceeded,
+               {"'w'", "160000 bytes", "memory_bytes"});
+  expect_error(try_engine_of(bytes, {.threads = 1, .memory_bytes = 500'000}), ErrorCode::limit_exceeded,
+               {"triple", "480000 bytes", "memory_bytes"});
+  const Engine engine = unwrap(try_engine_of(bytes, {.threads = 1, .memory_bytes = 2'000'000}));
+  EXPECT_EQ(engine.memory().weights, 480'000U) << "w itself is gone";
+  EXPECT_EQ(engine.run(Tensor(DType::f32, {1}))[0].view<float>()[119'999], 1.0F);
 }
 
 TEST(MemoryLimit, ALoopThatGrowsWithoutEndFails) {
@@ -182,16 +278,37 @@ TEST(MemoryLimit, ALoopThatGrowsWithoutEndFails) {
   const auto doubled = [](std::int64_t trips) {
     return Inputs{{"trips", Tensor::scalar(trips)}, {"start", Tensor(DType::f32, {1})}, {"x", Tensor(DType::f32, {1})}};
   };
-  expect_error(engine.try_run(doubled(kForever)), ErrorCode::limit_exceeded, {"memory_bytes"});
+  expect_error(engine.try_run(doubled(kForever)), ErrorCode::limit_exceeded, {"double", "memory_bytes"});
   EXPECT_EQ(engine.run(doubled(5))[0].shape(), (Shape{32}));
+}
+
+TEST(MemoryLimit, OfWhatALoopGathers) {
+  // The body passes x on as the scan output.
+  const onnx::Bytes body =
+      onnx::graph({.nodes = {{"Identity", {"go"}, {"go_on"}}, {"Add", {"x", "x"}, {"row"}, {}, "row"}},
+                   .inputs = {onnx::value("i", DType::i64, {}), onnx::value("go", DType::boolean, {})},
+                   .outputs = {onnx::value("go_on", DType::boolean, {}), onnx::value("row", DType::f32, {1000})},
+                   .name = "body"});
+  const Engine engine =
+      engine_of({.graph = {.nodes = {{"Loop", {"trips", ""}, {"y"}, {onnx::attr_graph("body", body)}, "rows"}},
+                           .inputs = {onnx::value("trips", DType::i64, {}), onnx::value("x", DType::f32, {1000})},
+                           .outputs = {onnx::value("y", DType::f32, {"n", 1000})}}},
+                {.threads = 1, .memory_bytes = 1 << 20});
+  const auto rows = [](std::int64_t trips) { return Inputs{{"trips", Tensor::scalar(trips)}, {"x", ones(1000)}}; };
+  expect_error(engine.try_run(rows(kForever)), ErrorCode::limit_exceeded, {"Add 'row'", "memory_bytes"});
+  // The rows fit, but not they and the stack of them.
+  expect_error(engine.try_run(rows(200)), ErrorCode::limit_exceeded, {"Loop 'rows'", "800000 bytes", "memory_bytes"});
+  EXPECT_EQ(engine.run(rows(50))[0].view<float>()[49'999], 2.0F);
 }
 
 TEST(MemoryLimit, ResultsGiveTheirMemoryBack) {
   const Engine engine = engine_of(scale_and_shift(), {.threads = 1, .memory_bytes = 1 << 20});
-  const std::size_t before = engine.memory().arenas;
   for (int i = 0; i < 100; ++i) static_cast<void>(engine.run(Tensor(DType::f32, {50'000})));
+  EXPECT_EQ(engine.memory().values, 0U);
+  const Outputs kept = engine.run(Tensor(DType::f32, {50'000}));
+  EXPECT_EQ(engine.memory().values, 200'000U);
   engine.trim();
-  EXPECT_EQ(engine.memory().arenas, before);
+  EXPECT_EQ(engine.memory().arenas, 0U);
 }
 
 /// Counts what it hands out, and refuses more than `limit` bytes at a time.
@@ -224,6 +341,32 @@ TEST(ApplicationAllocator, GivesTheMemoryAndGetsItBack) {
     EXPECT_GE(allocator->held, out[0].tensor().bytes());
     expect_error(engine.try_run(Tensor(DType::f32, {1 << 20})), ErrorCode::out_of_memory, {"4194304"});
     EXPECT_EQ(engine.run(Tensor(DType::f32, {10}))[0].view<float>()[9], 1.0F);
+  }
+  EXPECT_EQ(allocator->held, 0U);
+}
+
+TEST(ApplicationAllocator, GivesAllDataMemory) {
+  const auto allocator = std::make_shared<CountingAllocator>(1 << 20);
+  {
+    const Engine eager = engine_of(through_a_sequence(), {.threads = 1, .allocator = allocator});
+    const Outputs out = eager.run(ones(1000));
+    EXPECT_EQ(allocator->held, eager.memory().data());
+    EXPECT_EQ(eager.memory().values, 12'032U) << "12,000 bytes in units of 64";
+    expect_error(eager.try_run(ones(100'000)), ErrorCode::out_of_memory, {"join", "1200000"});
+  }
+  EXPECT_EQ(allocator->held, 0U);
+  {
+    const Engine engine = Engine::load(model_path("ppocr-cls"), {.threads = 1, .allocator = allocator});
+    const std::size_t weights = engine.memory().weights;
+    EXPECT_GT(weights, 100'000U);
+    EXPECT_EQ(allocator->held, weights);
+    const Sample sample = stored_sample("ppocr-cls");
+    Session session = engine.session();
+    session.run(inputs_of(sample));
+    const MemoryUse use = engine.memory();
+    EXPECT_GT(use.packed_weights, 0U);
+    EXPECT_GT(use.arenas, 0U);
+    EXPECT_EQ(allocator->held, use.data());
   }
   EXPECT_EQ(allocator->held, 0U);
 }

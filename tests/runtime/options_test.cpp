@@ -35,8 +35,6 @@ TEST_P(Switches, EachPassOffGivesTheSame) {
     if (pass.always) continue;
     expect_right(GetParam(), {.threads = 1, .passes = "-" + std::string(pass.name)});
   }
-  SCOPED_TRACE("graph_fuse");
-  expect_right(GetParam(), {.threads = 1, .passes = "-graph_fuse"});
 }
 
 TEST_P(Switches, WithoutOneDnn) { expect_right(GetParam(), {.threads = 2, .backends = {"jit", "plain"}}); }

@@ -108,12 +108,73 @@ TEST(Specialization, CacheBytesBoundTheCache) {
   EXPECT_LT(engine.cache_stats().plans, 400U);
 }
 
+/// y = (x · 2 + 1) summed over its last dim, for x of rank 6: each pattern of extents of 1 is a structure.
+onnx::ModelSpec many_structures() {
+  const std::vector<onnx::DimSpec> dims = {"a", "b", "c", "d", "e", "f"};
+  onnx::ModelSpec spec = scale_and_shift();
+  spec.graph.nodes.push_back({"ReduceSum", {"y", "last"}, {"z"}, {onnx::attr("keepdims", 0)}, "sum"});
+  spec.graph.inputs = {onnx::value("x", DType::f32, dims)};
+  spec.graph.outputs = {onnx::value("z", DType::f32, {"a", "b", "c", "d", "e"})};
+  spec.graph.initializers.push_back(onnx::tensor("last", {1}, onnx::Ints{5}));
+  return spec;
+}
+
+TEST(Specialization, CacheBytesBoundStructuresAndTheirCode) {
+  constexpr std::size_t kLimit = 256 << 10;
+  const Engine engine = engine_of(many_structures(), {.threads = 1, .cache_bytes = kLimit});
+  constexpr int kStructures = 64;
+  constexpr int kRuns = 1024;
+  std::size_t most = 0;
+  for (int run = 0; run < kRuns; ++run) {
+    Shape shape;
+    for (int d = 0; d < 6; ++d) shape.push_back((run >> d) & 1 ? 2 + run / kStructures % 3 : 1);
+    Tensor x(DType::f32, shape);
+    for (float& v : x.mutable_view<float>()) v = 1;
+    const Outputs out = engine.run(x);
+    for (float v : out[0].view<float>()) ASSERT_EQ(v, 3.0F * static_cast<float>(shape.back())) << shape.to_string();
+    const CacheStats stats = engine.cache_stats();
+    ASSERT_LE(stats.bytes, kLimit);
+    EXPECT_EQ(engine.memory().plans + engine.memory().code, stats.bytes);
+    most = std::max(most, stats.structures);
+  }
+  EXPECT_LT(most, static_cast<std::size_t>(kStructures)) << "the limit was never met";
+  EXPECT_GT(engine.memory().code, 0U);
+  const CacheStats full = engine.cache_stats();
+  EXPECT_GT(full.structures, 1U);
+  engine.trim();
+  const CacheStats empty = engine.cache_stats();
+  EXPECT_EQ(empty.structures, 0U);
+  EXPECT_EQ(empty.plans, 0U);
+  EXPECT_EQ(empty.bytes, 0U);
+  EXPECT_EQ(empty.evictions, full.evictions + full.structures + full.plans);
+}
+
+TEST(Specialization, CodeOfNodesThatRunOnTheirOwnIsInTheCache) {
+  // The sequence makes the segment run node by node.
+  const Engine engine =
+      engine_of({.graph = {.nodes = {{"Exp", {"x"}, {"e"}, {}, "exp"},
+                                     {"SequenceConstruct", {"e", "x"}, {"s"}, {}, "pair"},
+                                     {"ConcatFromSequence", {"s"}, {"y"}, {onnx::attr("axis", 0)}, "join"}},
+                           .inputs = {onnx::value("x", DType::f32, {"n"})},
+                           .outputs = {onnx::value("y", DType::f32, {"m"})}}});
+  static_cast<void>(engine.run(Tensor(DType::f32, {1000})));
+  const std::size_t code = engine.memory().code;
+  EXPECT_GT(code, 0U);
+  const std::uint64_t compiled = engine.cache_stats().kernels_compiled;
+  for (std::int64_t n = 1001; n < 1020; ++n) static_cast<void>(engine.run(Tensor(DType::f32, {n})));
+  EXPECT_EQ(engine.memory().code, code);
+  EXPECT_EQ(engine.cache_stats().kernels_compiled, compiled);
+  engine.trim();
+  EXPECT_EQ(engine.cache_stats().bytes, 0U);
+}
+
 TEST(Specialization, TrimEmptiesTheCacheAndTheEngineGoesOn) {
   const Engine engine = engine_of(scale_and_shift());
   static_cast<void>(engine.run(Tensor(DType::f32, {4})));
   EXPECT_GT(engine.memory().plans, 0U);
   engine.trim();
   EXPECT_EQ(engine.cache_stats().plans, 0U);
+  EXPECT_EQ(engine.cache_stats().structures, 0U);
   EXPECT_EQ(engine.cache_stats().bytes, 0U);
   EXPECT_EQ(engine.memory().arenas, 0U);
   EXPECT_EQ(engine.run(Tensor(DType::f32, {4}))[0].view<float>()[3], 1.0F);
