@@ -1,6 +1,8 @@
 // Binding and running a plan.
 #include "runtime/plan.h"
 
+#include <algorithm>
+
 namespace lathe::runtime {
 
 void PlanInstance::bind(std::byte* arena) {
@@ -37,6 +39,31 @@ void PlanInstance::bind_io(std::span<void* const> inputs, std::span<void* const>
   }
 }
 
+namespace {
+
+/// Read as a float it is a NaN, as an index out of range: what strays here shows in the results too.
+constexpr std::byte kCanary{0xFF};
+
+}  // namespace
+
+void PlanInstance::plant_canaries(int step) const {
+  for (const WatchedBuffer& b : plan_->watched) {
+    if (b.first != step) continue;
+    std::fill_n(arena_ + b.offset - kCanaryBytes, kCanaryBytes, kCanary);
+    std::fill_n(arena_ + b.offset + b.bytes, kCanaryBytes, kCanary);
+  }
+}
+
+bool PlanInstance::canaries_live(int step) const {
+  const auto lives = [](const std::byte* from) {
+    return std::all_of(from, from + kCanaryBytes, [](std::byte b) { return b == kCanary; });
+  };
+  return std::all_of(plan_->watched.begin(), plan_->watched.end(), [&](const WatchedBuffer& b) {
+    return step < b.first || b.last < step ||
+           (lives(arena_ + b.offset - kCanaryBytes) && lives(arena_ + b.offset + b.bytes));
+  });
+}
+
 int PlanInstance::run(StepContext& context, Checkpoint checkpoint, void* checkpoint_context,
                       std::int32_t& status) const {
   void* const* pointers = pointers_.data();
@@ -47,7 +74,9 @@ int PlanInstance::run(StepContext& context, Checkpoint checkpoint, void* checkpo
       status = kStepFailed;
       return static_cast<int>(i);
     }
+    if (!plan_->watched.empty()) plant_canaries(static_cast<int>(i));
     status = step.run(pointers, context);
+    if (status == 0 && !canaries_live(static_cast<int>(i))) status = kStepOverran;
     if (status != 0) return static_cast<int>(i);
     pointers += step.slots.size();
   }
