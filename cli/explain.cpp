@@ -62,6 +62,7 @@ void print_plan(const tools::PlanRecord& plan) {
 struct ExplainCommand {
   std::string model;
   bool json = false;
+  bool real_time = false;
   EngineArguments engine;
   InputArguments inputs;
 
@@ -72,7 +73,7 @@ struct ExplainCommand {
     for (const std::string& note : notes) fmt::print(stderr, "{}\n", note);
     const tools::PlanRecord plan = [&] {
       const Progress progress("Planning");
-      return tools::explain(loaded, shapes);
+      return tools::explain(loaded, shapes, real_time);
     }();
     if (json) {
       fmt::print("{}\n", to_json(plan).dump(1, ' ', false, nlohmann::json::error_handler_t::replace));
@@ -91,11 +92,13 @@ void add_explain(CLI::App& app, Status&) {
   command->add_option("model", explain->model, "the model file")->required();
   explain->inputs.add_shapes_to(*command);
   command->add_flag("--json", explain->json, "as JSON");
+  command->add_flag("--real-time", explain->real_time, "the plan of a session that is prepared for real time");
   explain->engine.add_to(*command);
   command->footer(
       "Examples:\n"
       "  lathe explain model.onnx --shape x=1x3x224x224\n"
       "  lathe explain model.onnx --backends jit,plain\n"
+      "  lathe explain model.onnx --real-time\n"
       "  lathe explain model.onnx --json | jq '.steps[] | select(.backend == \"plain\").name'");
   command->callback([explain] { (*explain)(); });
 }

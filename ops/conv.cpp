@@ -6,6 +6,7 @@
 #include "ops/ir/builder.h"
 #include "ops/ir/kernel_context.h"
 #include "ops/ir/loop_builder.h"
+#include "ops/plain.h"
 #include "ops/quantize.h"
 #include "ops/window.h"
 
@@ -310,14 +311,12 @@ void conv_transpose(KernelContext& ctx, const Tensor& x, const Tensor& weights, 
 
 void kernel_conv_transpose(KernelContext& ctx) {
   Tensor y = ctx.out(0);
-  const Tensor bias = ctx.has(2) ? ctx.in(2) : Tensor();
-  if (y.dtype() == DType::f32) return conv_transpose<float>(ctx, ctx.in(0), ctx.in(1), bias, y);
-  if (y.dtype() == DType::f64) return conv_transpose<double>(ctx, ctx.in(0), ctx.in(1), bias, y);
-  Tensor wide(DType::f32, y.shape());
-  conv_transpose<float>(ctx, ctx.in(0).cast(DType::f32), ctx.in(1).cast(DType::f32),
-                        bias.defined() ? bias.cast(DType::f32) : bias, wide);
-  const Tensor narrow = wide.cast(y.dtype());
-  std::copy_n(static_cast<const std::byte*>(narrow.data()), narrow.bytes(), static_cast<std::byte*>(y.mutable_data()));
+  const Tensor x = widened(ctx, ctx.in(0)), weights = widened(ctx, ctx.in(1));
+  const Tensor bias = ctx.has(2) ? widened(ctx, ctx.in(2)) : Tensor();
+  Tensor wide = x.dtype() == y.dtype() ? y : ctx.temporary(DType::f32, y.shape());
+  if (y.dtype() == DType::f64) return conv_transpose<double>(ctx, x, weights, bias, wide);
+  conv_transpose<float>(ctx, x, weights, bias, wide);
+  if (wide.dtype() != y.dtype()) assign(y, wide);
 }
 
 }  // namespace
@@ -354,6 +353,7 @@ constinit const OpDef op_conv_transpose = {.name = "ConvTranspose",
                                            .attributes = kConvTransposeAttributes,
                                            .since = 22,
                                            .infer = infer_conv_transpose,
-                                           .kernel = kernel_conv_transpose};
+                                           .kernel = kernel_conv_transpose,
+                                           .real_time = true};
 
 }  // namespace lathe::ops

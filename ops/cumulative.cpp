@@ -1,7 +1,7 @@
 // CumSum and CumProd: running sums and products along an axis.
 #include "ops/elements.h"
 #include "ops/elementwise.h"
-#include "ops/ir/kernel_context.h"
+#include "ops/plain.h"
 
 namespace lathe::ops {
 namespace {
@@ -39,8 +39,8 @@ void run(KernelContext& c) {
   // Narrow floats accumulate in f32 and are rounded once.
   const Tensor& given = c.in(0);
   const DType type = LoopBuilder::compute_type(given.dtype());
-  const Tensor x = given.dtype() == type ? given : given.cast(type);
-  Tensor y = given.dtype() == type ? c.out(0) : Tensor(type, given.shape());
+  const Tensor x = widened(c, given);
+  Tensor y = given.dtype() == type ? c.out(0) : c.temporary(type, given.shape());
   const Shape& shape = x.shape();
   if (x.size() == 0) return;
   const int axis = c.op().axis(c.in(1).integer(0), shape.rank(), "axis");
@@ -60,18 +60,25 @@ void run(KernelContext& c) {
                  });
     }
   });
-  if (given.dtype() != type) {
-    Tensor rounded = c.out(0);
-    copy_elements(y.cast(given.dtype()), rounded);
-  }
+  if (given.dtype() != type) assign(c.out(0), y);
 }
 
 }  // namespace
 
 extern const OpDef op_cum_sum, op_cum_prod;
-constinit const OpDef op_cum_sum = {
-    .name = "CumSum", .inputs = 2, .attributes = kAttributes, .since = 14, .infer = infer, .kernel = run<false>};
-constinit const OpDef op_cum_prod = {
-    .name = "CumProd", .inputs = 2, .attributes = kAttributes, .since = 26, .infer = infer, .kernel = run<true>};
+constinit const OpDef op_cum_sum = {.name = "CumSum",
+                                    .inputs = 2,
+                                    .attributes = kAttributes,
+                                    .since = 14,
+                                    .infer = infer,
+                                    .kernel = run<false>,
+                                    .real_time = true};
+constinit const OpDef op_cum_prod = {.name = "CumProd",
+                                     .inputs = 2,
+                                     .attributes = kAttributes,
+                                     .since = 26,
+                                     .infer = infer,
+                                     .kernel = run<true>,
+                                     .real_time = true};
 
 }  // namespace lathe::ops

@@ -111,10 +111,12 @@ constexpr Attribute kLinearClassifierAttributes[] = {{"classlabels_ints", AttrKi
                                                      {"post_transform", "NONE"}};
 
 /// x · coefficientsᵀ + intercepts for row-major coefficients [scores, features], as doubles.
-std::vector<double> linear_scores(const OpView& op, const Tensor& x, std::int64_t row, std::int64_t scores) {
+std::pmr::vector<double> linear_scores(const KernelContext& ctx, std::int64_t row, std::int64_t scores) {
+  const OpView& op = ctx.op();
+  const Tensor& x = ctx.in(0);
   const auto coefficients = op.attr_floats("coefficients"), intercepts = op.attr_floats("intercepts");
   const std::int64_t features = last_extent(x.shape());
-  std::vector<double> result(static_cast<std::size_t>(scores), 0);
+  std::pmr::vector<double> result(static_cast<std::size_t>(scores), 0, ctx.memory());
   for (std::size_t s = 0; s < result.size(); ++s) {
     if (s < intercepts.size()) result[s] = intercepts[s];
     for (std::int64_t f = 0; f < features; ++f) {
@@ -147,7 +149,7 @@ void kernel_linear_regressor(KernelContext& ctx) {
   const PostTransform transform = post_transform(ctx.op(), ctx.op().s("post_transform"));
   auto y = ctx.out<float>(0);
   for (std::int64_t row = 0; row < ctx.out(0).shape()[0]; ++row) {
-    std::vector<double> scores = linear_scores(ctx.op(), ctx.in(0), row, targets);
+    std::pmr::vector<double> scores = linear_scores(ctx, row, targets);
     transform_scores(transform, scores);
     std::transform(scores.begin(), scores.end(), y.begin() + row * targets,
                    [](double s) { return static_cast<float>(s); });
@@ -173,9 +175,9 @@ void kernel_linear_classifier(KernelContext& ctx) {
   const PostTransform transform = post_transform(ctx.op(), ctx.op().s("post_transform"));
   const std::int64_t count = score_count(ctx.op(), labels);
   const std::int64_t rows = rows_of(ctx.op(), 0)[0];
-  Tensor y = ctx.wants(0) ? ctx.out(0) : Tensor(labels.dtype(), {rows});
+  Tensor y = ctx.wants(0) ? ctx.out(0) : ctx.temporary(labels.dtype(), {rows});
   for (std::int64_t row = 0; row < rows; ++row) {
-    std::vector<double> scores = linear_scores(ctx.op(), ctx.in(0), row, count);
+    std::pmr::vector<double> scores = linear_scores(ctx, row, count);
     std::int64_t label = std::max_element(scores.begin(), scores.end()) - scores.begin();
     if (count != labels.count()) {
       const double score = scores[0];
@@ -430,7 +432,8 @@ constinit const OpDef op_ml_linear_regressor = {.name = "LinearRegressor",
                                                 .domain = "ai.onnx.ml",
                                                 .attributes = kLinearRegressorAttributes,
                                                 .infer = infer_linear_regressor,
-                                                .kernel = kernel_linear_regressor};
+                                                .kernel = kernel_linear_regressor,
+                                                .real_time = true};
 
 extern const OpDef op_ml_linear_classifier;
 constinit const OpDef op_ml_linear_classifier = {.name = "LinearClassifier",
@@ -438,14 +441,16 @@ constinit const OpDef op_ml_linear_classifier = {.name = "LinearClassifier",
                                                  .outputs = {1, 2},
                                                  .attributes = kLinearClassifierAttributes,
                                                  .infer = infer_linear_classifier,
-                                                 .kernel = kernel_linear_classifier};
+                                                 .kernel = kernel_linear_classifier,
+                                                 .real_time = true};
 
 extern const OpDef op_ml_array_feature_extractor;
 constinit const OpDef op_ml_array_feature_extractor = {.name = "ArrayFeatureExtractor",
                                                        .domain = "ai.onnx.ml",
                                                        .inputs = 2,
                                                        .infer = infer_extractor,
-                                                       .kernel = kernel_extractor};
+                                                       .kernel = kernel_extractor,
+                                                       .real_time = true};
 
 extern const OpDef op_ml_imputer;
 constinit const OpDef op_ml_imputer = {.name = "Imputer",
@@ -467,7 +472,8 @@ constinit const OpDef op_ml_one_hot_encoder = {.name = "OneHotEncoder",
                                                .domain = "ai.onnx.ml",
                                                .attributes = kOneHotAttributes,
                                                .infer = infer_one_hot,
-                                               .kernel = kernel_one_hot};
+                                               .kernel = kernel_one_hot,
+                                               .real_time = true};
 
 extern const OpDef op_ml_label_encoder;
 constinit const OpDef op_ml_label_encoder = {.name = "LabelEncoder",

@@ -93,6 +93,7 @@ constinit const OpDef op_lathe_packed_matmul = {.name = "PackedMatMul",
                                                 .inputs = {2, 4},
                                                 .attributes = kAttributes,
                                                 .infer = infer_packed_matmul,
-                                                .kernel = kernel_packed_matmul};
+                                                .kernel = kernel_packed_matmul,
+                                                .real_time = true};
 
 }  // namespace lathe::ops

@@ -1,6 +1,7 @@
 // Pad: elements added to (or, where negative, cut from) both ends of axes: a constant, or what the mode makes of the
 // input.
 #include <algorithm>
+#include <array>
 
 #include "ops/elements.h"
 #include "ops/elementwise.h"
@@ -17,23 +18,20 @@ struct Ends {
   std::int64_t end = 0;
 };
 
-std::vector<Ends> ends_of(const OpView& op) {
+/// Of each axis.
+std::array<Ends, Shape::kMaxRank> ends_of(const OpView& op) {
   const int rank = op.in(0).rank();
-  std::vector<Ends> ends(static_cast<std::size_t>(rank));
-  const std::vector<std::int64_t> pads = op.ints(1);
-  std::vector<std::int64_t> axes;
-  if (op.has(3)) {
-    axes = op.ints(3);
-  } else {
-    for (int d = 0; d < rank; ++d) axes.push_back(d);
-  }
-  op.require(pads.size() == 2 * axes.size(), "pads has {} entries, expected {}", pads.size(), 2 * axes.size());
-  for (std::size_t i = 0; i < axes.size(); ++i) {
+  std::array<Ends, Shape::kMaxRank> ends{};
+  const Tensor& pads = op.known_integers(1);
+  const Tensor* axes = op.has(3) ? &op.known_integers(3) : nullptr;
+  const std::int64_t count = axes ? axes->size() : rank;
+  op.require(pads.size() == 2 * count, "pads has {} entries, expected {}", pads.size(), 2 * count);
+  for (std::int64_t i = 0; i < count; ++i) {
     constexpr std::int64_t kLimit = std::int64_t{1} << 48;
-    const Ends e{pads[i], pads[i + axes.size()]};
+    const Ends e{pads.integer(i), pads.integer(i + count)};
     op.require(std::abs(e.begin) < kLimit && std::abs(e.end) < kLimit, "pads of {} and {} are too large", e.begin,
                e.end);
-    ends[static_cast<std::size_t>(op.axis(axes[i], rank, "an axis"))] = e;
+    ends[static_cast<std::size_t>(op.axis(axes ? axes->integer(i) : i, rank, "an axis"))] = e;
   }
   return ends;
 }
@@ -48,7 +46,7 @@ Facts infer(const OpView& op) {
     op.require(is_scalar(op.in(2)), "constant_value must be a scalar, got {}", op.in(2).to_string());
   }
   Shape shape = op.in(0).shape;
-  const std::vector<Ends> ends = ends_of(op);
+  const auto ends = ends_of(op);
   for (int d = 0; d < shape.rank(); ++d) {
     const Ends& e = ends[static_cast<std::size_t>(d)];
     const std::int64_t kept = shape[d] + std::min<std::int64_t>(0, e.begin) + std::min<std::int64_t>(0, e.end);
@@ -81,21 +79,22 @@ Scalar constant_expr(const OpView& op, LoopBuilder& b, int, const Coords& at) {
   if (value && !type.is_float()) fill = b.number_int(type, value->integer(0));
   Coords c = at;
   std::vector<int> checked;
-  int d = 0;
-  for (const Ends& e : ends_of(op)) {
+  const auto ends = ends_of(op);
+  for (int d = 0; d < op.in(0).rank(); ++d) {
+    const Ends& e = ends[static_cast<std::size_t>(d)];
     c[d] += -e.begin;
     if (e.begin > 0 || e.end > 0) checked.push_back(d);
-    ++d;
   }
   return b.in_or(0, c, checked, fill);
 }
 
 // Where along an axis of `dim` elements each element of the padded axis comes from; -1 for the constant. What is cut
 // goes first: the modes see what is left.
-std::vector<std::int64_t> sources(std::int64_t dim, const Ends& ends, std::string_view mode) {
+std::pmr::vector<std::int64_t> sources(std::int64_t dim, const Ends& ends, std::string_view mode,
+                                       std::pmr::memory_resource* memory) {
   const std::int64_t first = std::max<std::int64_t>(0, -ends.begin);
   const std::int64_t size = dim - first - std::max<std::int64_t>(0, -ends.end);
-  std::vector<std::int64_t> result(static_cast<std::size_t>(dim + ends.begin + ends.end));
+  std::pmr::vector<std::int64_t> result(static_cast<std::size_t>(dim + ends.begin + ends.end), memory);
   std::int64_t i = -std::max<std::int64_t>(0, ends.begin);
   const auto modulo = [](std::int64_t a, std::int64_t n) { return (a % n + n) % n; };
   for (std::int64_t& source : result) {
@@ -118,11 +117,11 @@ std::vector<std::int64_t> sources(std::int64_t dim, const Ends& ends, std::strin
   return result;
 }
 
-using Sources = std::vector<std::int64_t>;
+using Sources = std::pmr::vector<std::int64_t>;
 
 /// Rows [begin, end) along the last axis. A row is constant as soon as one of its other coordinates is.
 template <class T>
-void pad_rows(const Tensor& x, Tensor& y, const std::vector<Sources>& from, const T& fill, std::int64_t begin,
+void pad_rows(const Tensor& x, Tensor& y, const std::pmr::vector<Sources>& from, const T& fill, std::int64_t begin,
               std::int64_t end) {
   const int last = y.shape().rank() - 1;
   const Sources& inner = from.back();
@@ -153,10 +152,12 @@ void pad(KernelContext& c) {
   Tensor y = c.out(0);
   if (y.size() == 0) return;
   if (y.shape().rank() == 0) return copy_elements(c.in(0), y);
-  const std::vector<Ends> ends = ends_of(c.op());
-  std::vector<Sources> from;
-  for (std::size_t d = 0; d < ends.size(); ++d) {
-    from.push_back(sources(c.in(0).shape()[static_cast<int>(d)], ends[d], c.op().s("mode")));
+  const auto ends = ends_of(c.op());
+  const int rank = y.shape().rank();
+  std::pmr::vector<Sources> from(c.memory());
+  from.reserve(static_cast<std::size_t>(rank));
+  for (int d = 0; d < rank; ++d) {
+    from.push_back(sources(c.in(0).shape()[d], ends[static_cast<std::size_t>(d)], c.op().s("mode"), c.memory()));
   }
   const Tensor value = c.has(2) ? unpacked(c.in(2)) : Tensor();
   const std::int64_t width = y.shape().back();
@@ -194,6 +195,7 @@ constinit const OpDef op_pad_kernel = {.name = "PadKernel",
                                        .attributes = kAttributes,
                                        .shape_inputs = 0b1010,
                                        .infer = infer,
-                                       .kernel = pad};
+                                       .kernel = pad,
+                                       .real_time = true};
 
 }  // namespace lathe::ops

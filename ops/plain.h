@@ -11,15 +11,24 @@
 
 namespace lathe::ops {
 
-/// f16, bf16 and float8 as f32; every other dtype as it is.
-inline Tensor widened(const Tensor& t) {
-  return t.dtype().is_float() && t.dtype().bits() < 32 ? t.cast(DType::f32) : t;
+/// Writes `from`, converted to the dtype of `to`, into its memory. Both are real and have as many elements.
+inline void assign(Tensor to, const Tensor& from) {
+  if (to.dtype() == from.dtype()) {
+    if (to.bytes() != 0) std::memcpy(to.mutable_data(), from.data(), to.bytes());
+    return;
+  }
+  for (std::int64_t i = 0; i < from.size(); ++i) {
+    numeric::store(to.dtype(), to.mutable_data(), i,
+                   numeric::convert(to.dtype(), from.dtype(), numeric::load(from.dtype(), from.data(), i)));
+  }
 }
 
-/// Writes `from`, converted to the dtype of `to`, into its memory. Both have as many elements.
-inline void assign(Tensor to, const Tensor& from) {
-  const Tensor converted = from.cast(to.dtype());
-  if (converted.bytes() != 0) std::memcpy(to.mutable_data(), converted.data(), converted.bytes());
+/// f16, bf16 and float8 as f32, in the kernel's working memory; every other dtype as it is.
+inline Tensor widened(const KernelContext& ctx, const Tensor& t) {
+  if (!t.dtype().is_float() || t.dtype().bits() >= 32) return t;
+  Tensor wide = ctx.temporary(DType::f32, t.shape());
+  assign(wide, t);
+  return wide;
 }
 
 /// Copies `count` elements of one tensor to another of the same dtype, whatever that is. Offsets count elements.

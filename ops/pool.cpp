@@ -354,6 +354,7 @@ constinit const OpDef op_max_unpool = {.name = "MaxUnpool",
                                        .since = 22,
                                        .shape_inputs = 1U << 2,
                                        .infer = infer_max_unpool,
-                                       .kernel = kernel_max_unpool};
+                                       .kernel = kernel_max_unpool,
+                                       .real_time = true};
 
 }  // namespace lathe::ops

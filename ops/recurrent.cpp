@@ -1,6 +1,7 @@
 // Recurrent layers: RNN, GRU, LSTM and its dynamically quantized form. The input projection of all steps is one matrix
 // product; what remains is a `lathe::…Sequence` operator that walks the steps.
 #include <algorithm>
+#include <array>
 #include <cctype>
 #include <cmath>
 #include <vector>
@@ -105,9 +106,9 @@ struct Config {
   Cell cell;
   int directions = 1;
   bool first_reverse = false;
-  std::vector<ActivationFn> activations;  // activations_of(cell) for each direction
-  double clip = 0;                        // 0: none
-  bool flag = false;                      // GRU: linear_before_reset; LSTM: input_forget
+  std::array<ActivationFn, 6> activations{};  // activations_of(cell) for each direction
+  double clip = 0;                            // 0: none
+  bool flag = false;                          // GRU: linear_before_reset; LSTM: input_forget
 
   [[nodiscard]] bool reverse(std::int64_t direction) const { return first_reverse || direction == 1; }
   [[nodiscard]] const ActivationFn* of(std::int64_t direction) const {
@@ -116,42 +117,37 @@ struct Config {
 };
 
 const ActivationKind& activation_kind(const OpView& op, std::string_view name) {
-  std::string lower(name);
-  for (char& c : lower) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+  const auto equal = [](char a, char b) { return std::tolower(static_cast<unsigned char>(a)) == b; };
   for (const ActivationKind& k : kActivations) {
-    if (k.name == lower) return k;
+    if (std::equal(name.begin(), name.end(), k.name.begin(), k.name.end(), equal)) return k;
   }
   op.error("unknown activation '{}'", shown(name));
 }
 
 Config read_config(const OpView& op, Cell cell) {
-  Config c{.cell = cell, .activations = {}};
+  Config c{.cell = cell};
   const std::string_view direction = op.s("direction");
   op.require(direction == "forward" || direction == "reverse" || direction == "bidirectional",
              "direction must be forward, reverse or bidirectional, got '{}'", shown(direction));
   c.directions = direction == "bidirectional" ? 2 : 1;
   c.first_reverse = direction == "reverse";
-  std::vector<std::string> names(op.attr_strings("activations").begin(), op.attr_strings("activations").end());
-  const auto wanted = static_cast<std::size_t>(activations_of(cell) * c.directions);
-  if (names.empty()) {
-    for (int d = 0; d < c.directions; ++d) {
-      if (cell != Cell::rnn) names.emplace_back("Sigmoid");
-      names.emplace_back("Tanh");
-      if (cell == Cell::lstm) names.emplace_back("Tanh");
-    }
-  } else if (cell == Cell::rnn && names.size() == 2 && wanted == 1) {
-    names.resize(1);  // the schema's default names two
-  }
-  op.require(names.size() == wanted, "activations must have {} names, got {}", wanted, names.size());
+  const auto named = op.attr_strings("activations");
+  const auto each = static_cast<std::size_t>(activations_of(cell));
+  const std::size_t wanted = each * static_cast<std::size_t>(c.directions);
+  // The schema's default for RNN names two.
+  op.require(named.empty() || named.size() == wanted || (cell == Cell::rnn && named.size() == 2),
+             "activations must have {} names, got {}", wanted, named.size());
   const auto alphas = op.attr_floats("activation_alpha");
   const auto betas = op.attr_floats("activation_beta");
   std::size_t alpha = 0, beta = 0;
-  for (const std::string& name : names) {
-    const ActivationKind& k = activation_kind(op, name);
-    ActivationFn f{k.kind, k.alpha, k.beta};
+  for (std::size_t i = 0; i < wanted; ++i) {
+    const bool gate = cell != Cell::rnn && i % each == 0;
+    const ActivationKind& k =
+        activation_kind(op, named.empty() ? std::string_view(gate ? "sigmoid" : "tanh") : std::string_view(named[i]));
+    ActivationFn& f = c.activations[i];
+    f = {k.kind, k.alpha, k.beta};
     if (k.has_alpha && alpha < alphas.size()) f.alpha = alphas[alpha++];
     if (k.has_beta && beta < betas.size()) f.beta = betas[beta++];
-    c.activations.push_back(f);
   }
   c.clip = op.has_attr("clip") ? op.f("clip") : 0;
   op.require(c.clip >= 0, "clip must not be negative, got {}", c.clip);
@@ -310,10 +306,12 @@ template <class T>
 struct Walk {
   const Config& config;
   std::int64_t direction, begin, end, steps, batch, hidden;
-  std::vector<T> bias;         // of every gate, both halves added up
-  std::vector<T> hidden_bias;  // GRU with linear_before_reset: the hidden gate's recurrent half, kept apart
-  const T* peepholes;          // null: none
-  std::vector<T> h, c, gates, extra;
+  const T* peepholes;  // null: none
+  std::pmr::memory_resource* memory;
+  std::pmr::vector<T> bias{memory};  // of every gate, both halves added up
+  std::pmr::vector<T> hidden_bias{
+      memory};  // GRU with linear_before_reset: the hidden gate's recurrent half, kept apart
+  std::pmr::vector<T> h{memory}, c{memory}, gates{memory}, extra{memory};
 
   [[nodiscard]] std::int64_t rows() const { return end - begin; }
   [[nodiscard]] std::int64_t width() const { return gates_of(config.cell) * hidden; }
@@ -334,18 +332,19 @@ struct DenseRecurrence {
 /// one scale, as DynamicQuantizeLinear does it.
 class QuantizedRecurrence {
  public:
-  QuantizedRecurrence(const KernelContext& ctx, std::int64_t direction, std::int64_t hidden, std::int64_t columns)
+  QuantizedRecurrence(const KernelContext& ctx, std::int64_t direction, std::int64_t hidden, std::int64_t columns,
+                      std::pmr::memory_resource* memory)
       : hidden_(hidden),
         columns_(columns),
         groups_((hidden + 3) / 4),
         weights_(ctx.in<std::int8_t>(kRecurrence).data() + direction * groups_ * columns * 4),
         sums_(ctx.in<std::int32_t>(kSums).data() + direction * columns),
         has_lowest_(ctx.in<bool>(kLowest)[0]),
-        scales_(static_cast<std::size_t>(columns)),
-        zeros_(static_cast<std::size_t>(columns)),
-        products_(static_cast<std::size_t>(columns)),
-        values_(static_cast<std::size_t>(groups_ * 4), 0),
-        magnitudes_(static_cast<std::size_t>(groups_ * 4), 0) {
+        scales_(static_cast<std::size_t>(columns), memory),
+        zeros_(static_cast<std::size_t>(columns), memory),
+        products_(static_cast<std::size_t>(columns), memory),
+        values_(static_cast<std::size_t>(groups_ * 4), 0, memory),
+        magnitudes_(static_cast<std::size_t>(groups_ * 4), 0, memory) {
     const Tensor &scale = ctx.in(kScale), &zero = ctx.in(kZero);
     const bool per_column = scale.shape().rank() == 2;
     for (std::int64_t c = 0; c < columns; ++c) {
@@ -377,11 +376,11 @@ class QuantizedRecurrence {
   const std::int8_t* weights_;
   const std::int32_t* sums_;  // of each column
   bool has_lowest_;
-  std::vector<float> scales_;
-  std::vector<std::int32_t> zeros_;  // u8 weights were made i8, 128 less
-  std::vector<std::int32_t> products_;
-  std::vector<std::int8_t> values_;
-  std::vector<std::uint8_t> magnitudes_;
+  std::pmr::vector<float> scales_;
+  std::pmr::vector<std::int32_t> zeros_;  // u8 weights were made i8, 128 less
+  std::pmr::vector<std::int32_t> products_;
+  std::pmr::vector<std::int8_t> values_;
+  std::pmr::vector<std::uint8_t> magnitudes_;
 };
 
 template <class T>
@@ -432,7 +431,7 @@ void lstm_row(const Walk<T>& w, T* gates, T* h, T* c) {
 
 /// Gates update, reset, hidden: one step of every row. Rows that `active` leaves out keep their state.
 template <class T, class Recurrence>
-void gru_step(Walk<T>& w, Recurrence& recur, const std::vector<std::int64_t>& active) {
+void gru_step(Walk<T>& w, Recurrence& recur, std::span<const std::int64_t> active) {
   const std::int64_t n = w.hidden;
   const ActivationFn* f = w.config.of(w.direction);
   T *gates = w.gates.data(), *h = w.h.data(), *extra = w.extra.data();
@@ -462,7 +461,7 @@ void gru_step(Walk<T>& w, Recurrence& recur, const std::vector<std::int64_t>& ac
 }
 
 template <class T, class Recurrence>
-void step(Walk<T>& w, Recurrence& recur, const std::vector<std::int64_t>& active) {
+void step(Walk<T>& w, Recurrence& recur, std::span<const std::int64_t> active) {
   if (w.config.cell == Cell::gru) return gru_step(w, recur, active);
   recur(w.h.data(), w.rows(), 0, gates_of(w.config.cell), w.gates.data(), w.width());
   for (std::int64_t row : active) {
@@ -482,10 +481,10 @@ const T* data_of(const KernelContext& ctx, int i) {
 
 template <class T>
 Walk<T> start(const KernelContext& ctx, const Config& config, std::int64_t direction, std::int64_t begin,
-              std::int64_t end) {
+              std::int64_t end, std::pmr::memory_resource* memory) {
   const Shape& projected = ctx.in(kProjected).shape();
   const std::int64_t hidden = projected[2] / (gates_of(config.cell) * config.directions);
-  Walk<T> w{config, direction, begin, end, projected[0], projected[1], hidden, {}, {}, nullptr, {}, {}, {}, {}};
+  Walk<T> w{config, direction, begin, end, projected[0], projected[1], hidden, nullptr, memory};
   const auto width = static_cast<std::size_t>(w.width());
   const auto elements = static_cast<std::size_t>(w.rows() * hidden);
   w.bias.assign(width, 0);
@@ -514,7 +513,7 @@ Walk<T> start(const KernelContext& ctx, const Config& config, std::int64_t direc
 
 /// All steps of one direction for some rows of the batch; y outside a row's length is 0.
 template <class T, class Recurrence>
-void walk(KernelContext& ctx, Walk<T> w, Recurrence recur) {
+void walk(const KernelContext& ctx, Walk<T> w, Recurrence recur) {
   const std::int64_t n = w.hidden, directions = w.config.directions;
   const T* projected = ctx.in<T>(kProjected).data();
   const std::int32_t* lengths = ctx.has(kSteps) ? ctx.in<std::int32_t>(kSteps).data() : nullptr;
@@ -522,7 +521,8 @@ void walk(KernelContext& ctx, Walk<T> w, Recurrence recur) {
   const auto y_row = [&](std::int64_t t, std::int64_t row) {
     return y + ((t * directions + w.direction) * w.batch + w.begin + row) * n;
   };
-  std::vector<std::int64_t> active, position(static_cast<std::size_t>(w.rows()));
+  std::pmr::vector<std::int64_t> active(w.memory), position(static_cast<std::size_t>(w.rows()), w.memory);
+  active.reserve(position.size());
   for (std::int64_t s = 0; s < w.steps; ++s) {
     active.clear();
     for (std::int64_t row = 0; row < w.rows(); ++row) {
@@ -564,15 +564,16 @@ void run_sequence(KernelContext& ctx) {
   const std::int64_t batch = ctx.in(kProjected).shape()[1];
   const std::int64_t hidden = ctx.in(kProjected).shape()[2] / (gates_of(kCell) * config.directions);
   const std::int64_t packed = ctx.in(kRecurrence).shape()[1];
-  ctx.parallel(config.directions * batch, 1, [&](std::int64_t begin, std::int64_t end) {
-    for (std::int64_t i = begin; i < end;) {
-      const std::int64_t direction = i / batch;
-      const std::int64_t rows_end = std::min(end, (direction + 1) * batch);
-      walk(ctx, start<T>(ctx, config, direction, i % batch, rows_end - direction * batch),
-           DenseRecurrence<T>{ctx.in<T>(kRecurrence).data() + direction * packed, hidden});
-      i = rows_end;
-    }
-  });
+  ctx.parallel(config.directions * batch, 1,
+               [&](std::int64_t begin, std::int64_t end, std::pmr::memory_resource* memory) {
+                 for (std::int64_t i = begin; i < end;) {
+                   const std::int64_t direction = i / batch;
+                   const std::int64_t rows_end = std::min(end, (direction + 1) * batch);
+                   walk(ctx, start<T>(ctx, config, direction, i % batch, rows_end - direction * batch, memory),
+                        DenseRecurrence<T>{ctx.in<T>(kRecurrence).data() + direction * packed, hidden});
+                   i = rows_end;
+                 }
+               });
 }
 
 template <Cell kCell>
@@ -587,9 +588,10 @@ void kernel_quantized_sequence(KernelContext& ctx) {
   const Config config = read_config(ctx.op(), Cell::lstm);
   const std::int64_t batch = ctx.in(kProjected).shape()[1];
   const std::int64_t columns = ctx.in(kProjected).shape()[2] / config.directions;
-  ctx.parallel(config.directions, 1, [&](std::int64_t begin, std::int64_t end) {
+  ctx.parallel(config.directions, 1, [&](std::int64_t begin, std::int64_t end, std::pmr::memory_resource* memory) {
     for (std::int64_t d = begin; d < end; ++d) {
-      walk(ctx, start<float>(ctx, config, d, 0, batch), QuantizedRecurrence(ctx, d, columns / 4, columns));
+      walk(ctx, start<float>(ctx, config, d, 0, batch, memory),
+           QuantizedRecurrence(ctx, d, columns / 4, columns, memory));
     }
   });
 }
@@ -785,7 +787,8 @@ constinit const OpDef op_lathe_pack_recurrence = {.name = "PackRecurrence",
                                                   .domain = "lathe",
                                                   .attributes = kPackAttributes,
                                                   .infer = infer_pack,
-                                                  .kernel = kernel_pack};
+                                                  .kernel = kernel_pack,
+                                                  .real_time = true};
 
 extern const OpDef op_lathe_pack_quantized_recurrence;
 constinit const OpDef op_lathe_pack_quantized_recurrence = {.name = "PackQuantizedRecurrence",
@@ -801,7 +804,8 @@ constinit const OpDef op_lathe_rnn_sequence = {.name = "RnnSequence",
                                                .outputs = {0, 2},
                                                .attributes = kRnnSequenceAttributes,
                                                .infer = infer_sequence<Cell::rnn>,
-                                               .kernel = kernel_sequence<Cell::rnn>};
+                                               .kernel = kernel_sequence<Cell::rnn>,
+                                               .real_time = true};
 
 extern const OpDef op_lathe_gru_sequence;
 constinit const OpDef op_lathe_gru_sequence = {.name = "GruSequence",
@@ -810,7 +814,8 @@ constinit const OpDef op_lathe_gru_sequence = {.name = "GruSequence",
                                                .outputs = {0, 2},
                                                .attributes = kGruSequenceAttributes,
                                                .infer = infer_sequence<Cell::gru>,
-                                               .kernel = kernel_sequence<Cell::gru>};
+                                               .kernel = kernel_sequence<Cell::gru>,
+                                               .real_time = true};
 
 extern const OpDef op_lathe_lstm_sequence;
 constinit const OpDef op_lathe_lstm_sequence = {.name = "LstmSequence",
@@ -819,7 +824,8 @@ constinit const OpDef op_lathe_lstm_sequence = {.name = "LstmSequence",
                                                 .outputs = {0, 3},
                                                 .attributes = kLstmSequenceAttributes,
                                                 .infer = infer_sequence<Cell::lstm>,
-                                                .kernel = kernel_sequence<Cell::lstm>};
+                                                .kernel = kernel_sequence<Cell::lstm>,
+                                                .real_time = true};
 
 extern const OpDef op_lathe_dynamic_quantize_lstm_sequence;
 constinit const OpDef op_lathe_dynamic_quantize_lstm_sequence = {.name = "DynamicQuantizeLstmSequence",
@@ -828,6 +834,7 @@ constinit const OpDef op_lathe_dynamic_quantize_lstm_sequence = {.name = "Dynami
                                                                  .outputs = {0, 3},
                                                                  .attributes = kLstmSequenceAttributes,
                                                                  .infer = infer_quantized_sequence,
-                                                                 .kernel = kernel_quantized_sequence};
+                                                                 .kernel = kernel_quantized_sequence,
+                                                                 .real_time = true};
 
 }  // namespace lathe::ops

@@ -67,8 +67,8 @@ void scatter_into_copy(KernelContext& ctx, Reduction r, Scatter&& scatter) {
     });
     return;
   }
-  const Tensor updates = widened(ctx.in(2));
-  Tensor work = updates.dtype() == y.dtype() ? y : widened(y);
+  const Tensor updates = widened(ctx, ctx.in(2));
+  Tensor work = updates.dtype() == y.dtype() ? y : widened(ctx, y);
   dispatch_numeric(work.dtype(), [&](auto* type) {
     using T = std::remove_pointer_t<decltype(type)>;
     const auto combine_one = [r](T& to, const T& from) { to = combine(r, to, from); };
@@ -232,7 +232,8 @@ constinit const OpDef op_scatter_elements = {.name = "ScatterElements",
                                              .attributes = kElementsAttributes,
                                              .since = 18,
                                              .infer = infer_elements,
-                                             .kernel = kernel_elements};
+                                             .kernel = kernel_elements,
+                                             .real_time = true};
 
 extern const OpDef op_scatter;
 constinit const OpDef op_scatter = {.name = "Scatter",
@@ -243,8 +244,13 @@ constinit const OpDef op_scatter = {.name = "Scatter",
                                     .lower = lower_scatter};
 
 extern const OpDef op_scatter_nd;
-constinit const OpDef op_scatter_nd = {
-    .name = "ScatterND", .inputs = 3, .attributes = kNdAttributes, .since = 18, .infer = infer_nd, .kernel = kernel_nd};
+constinit const OpDef op_scatter_nd = {.name = "ScatterND",
+                                       .inputs = 3,
+                                       .attributes = kNdAttributes,
+                                       .since = 18,
+                                       .infer = infer_nd,
+                                       .kernel = kernel_nd,
+                                       .real_time = true};
 
 extern const OpDef op_tensor_scatter;
 constinit const OpDef op_tensor_scatter = {.name = "TensorScatter",
@@ -252,6 +258,7 @@ constinit const OpDef op_tensor_scatter = {.name = "TensorScatter",
                                            .attributes = kTensorScatterAttributes,
                                            .since = 24,
                                            .infer = infer_tensor_scatter,
-                                           .kernel = kernel_tensor_scatter};
+                                           .kernel = kernel_tensor_scatter,
+                                           .real_time = true};
 
 }  // namespace lathe::ops

@@ -20,7 +20,7 @@ void collect_nonzero(const Tensor& x, std::vector<std::int64_t>& found) {
 }
 
 void kernel_nonzero(KernelContext& ctx) {
-  const Tensor x = widened(ctx.in(0));
+  const Tensor x = widened(ctx, ctx.in(0));
   std::vector<std::int64_t> found;
   if (x.dtype() == DType::string) {
     collect_nonzero<std::string>(x, found);
@@ -143,7 +143,7 @@ void kernel_unique(KernelContext& ctx) {
   Items items{x.size(), 1, 1};
   if (by_axis)
     items = {x.shape()[axis], extent_of(x.shape(), 0, axis), extent_of(x.shape(), axis + 1, x.shape().rank())};
-  const Groups g = group_tensor(widened(x), items, ctx.op().i("sorted") != 0);
+  const Groups g = group_tensor(widened(ctx, x), items, ctx.op().i("sorted") != 0);
   const auto count = static_cast<std::int64_t>(g.first.size());
   Shape out{count};
   if (by_axis) {

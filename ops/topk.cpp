@@ -40,7 +40,7 @@ bool less(T a, T b) {
 
 template <class T>
 void select(const T* x, std::int64_t count, std::int64_t stride, std::int64_t k, bool largest,
-            std::vector<Element<T>>& work) {
+            std::pmr::vector<Element<T>>& work) {
   work.resize(static_cast<std::size_t>(count));
   for (std::int64_t i = 0; i < count; ++i) work[static_cast<std::size_t>(i)] = {x[i * stride], i};
   const auto before = [largest](const Element<T>& a, const Element<T>& b) {
@@ -62,8 +62,8 @@ void top_k(KernelContext& ctx, const Tensor& x, Tensor& values, Tensor& indices)
   const T* from = x.view<T>().data();
   T* out = values.mutable_view<T>().data();
   std::int64_t* positions = indices.mutable_view<std::int64_t>().data();
-  ctx.parallel(rows, 1 + 4096 / (count + 1), [&](std::int64_t begin, std::int64_t end) {
-    std::vector<Element<T>> work;
+  ctx.parallel(rows, 1 + 4096 / (count + 1), [&](std::int64_t begin, std::int64_t end, auto* memory) {
+    std::pmr::vector<Element<T>> work(memory);
     for (std::int64_t row = begin; row < end; ++row) {
       const std::int64_t o = row / inner, i = row % inner;
       select(from + o * count * inner + i, count, inner, k, largest, work);
@@ -77,9 +77,9 @@ void top_k(KernelContext& ctx, const Tensor& x, Tensor& values, Tensor& indices)
 }
 
 void kernel(KernelContext& ctx) {
-  const Tensor x = widened(ctx.in(0));
-  Tensor values = x.dtype() == ctx.in(0).dtype() ? ctx.out(0) : Tensor(x.dtype(), ctx.out(0).shape());
-  Tensor indices = ctx.wants(1) ? ctx.out(1) : Tensor(DType::i64, values.shape());
+  const Tensor x = widened(ctx, ctx.in(0));
+  Tensor values = x.dtype() == ctx.in(0).dtype() ? ctx.out(0) : ctx.temporary(x.dtype(), ctx.out(0).shape());
+  Tensor indices = ctx.wants(1) ? ctx.out(1) : ctx.temporary(DType::i64, values.shape());
   dispatch_numeric(x.dtype(),
                    [&](auto* type) { top_k<std::remove_pointer_t<decltype(type)>>(ctx, x, values, indices); });
   if (x.dtype() != ctx.in(0).dtype()) assign(ctx.out(0), values);
@@ -95,6 +95,7 @@ constinit const OpDef op_top_k = {.name = "TopK",
                                   .since = 24,
                                   .shape_inputs = 1U << 1,
                                   .infer = infer,
-                                  .kernel = kernel};
+                                  .kernel = kernel,
+                                  .real_time = true};
 
 }  // namespace lathe::ops

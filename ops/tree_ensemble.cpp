@@ -304,7 +304,7 @@ struct Forest {
 /// The sum (average, least, largest) of what each tree says, per target; `hit` tells which targets any leaf spoke of.
 template <class T>
 void score_row(const Forest& forest, Aggregate aggregate, const T* row, std::span<double> scores,
-               std::vector<bool>& hit) {
+               std::pmr::vector<bool>& hit) {
   std::fill(scores.begin(), scores.end(), 0.0);
   hit.assign(scores.size(), false);
   for (std::int64_t t = 0; t < forest.root_count; ++t) {
@@ -342,17 +342,17 @@ void check_features(const OpView& op, const Tensor& nodes) {
   }
 }
 
-/// body(forest, row pointer, row number) over all rows of x, whatever its dtype.
+/// body(forest, row pointer, row number, memory) over all rows of x, whatever its dtype.
 template <class Body>
 void for_each_row(KernelContext& ctx, const Body& body) {
   const Forest forest(ctx.op());
-  const Tensor x = widened(ctx.in(0));
+  const Tensor x = widened(ctx, ctx.in(0));
   const std::int64_t features = x.shape().back();
   const std::int64_t rows = x.shape().rank() == 2 ? x.shape()[0] : 1;
   dispatch_numeric(x.dtype(), [&](auto* type) {
     const auto* data = x.view<std::remove_pointer_t<decltype(type)>>().data();
-    ctx.parallel(rows, 1 + 2048 / (forest.root_count + 1), [&](std::int64_t begin, std::int64_t end) {
-      for (std::int64_t r = begin; r < end; ++r) body(forest, data + r * features, r);
+    ctx.parallel(rows, 1 + 2048 / (forest.root_count + 1), [&](std::int64_t begin, std::int64_t end, auto* memory) {
+      for (std::int64_t r = begin; r < end; ++r) body(forest, data + r * features, r, memory);
     });
   });
 }
@@ -374,11 +374,11 @@ void kernel_scores(KernelContext& ctx) {
   const std::int64_t targets = ctx.op().i("n_targets");
   const auto aggregate = static_cast<Aggregate>(ctx.op().i("aggregate"));
   const auto transform = static_cast<PostTransform>(ctx.op().i("post_transform"));
-  Tensor wide(DType::f64, ctx.out(0).shape());
+  Tensor wide = ctx.temporary(DType::f64, ctx.out(0).shape());
   double* out = wide.mutable_view<double>().data();
-  for_each_row(ctx, [&](const Forest& forest, const auto* row, std::int64_t r) {
+  for_each_row(ctx, [&](const Forest& forest, const auto* row, std::int64_t r, auto* memory) {
     const std::span<double> scores(out + r * targets, static_cast<std::size_t>(targets));
-    std::vector<bool> hit;
+    std::pmr::vector<bool> hit(memory);
     score_row(forest, aggregate, row, scores, hit);
     for (std::size_t t = 0; t < scores.size() && !forest.base.empty(); ++t)
       scores[t] += forest.base[forest.base.size() == 1 ? 0 : t];
@@ -409,7 +409,7 @@ bool single_class(const Forest& forest, std::span<const std::int32_t> targets, s
 
 /// The class of a row; its scores become the transformed ones.
 std::int64_t classify(const Forest& forest, bool single, SingleScore kind, PostTransform transform,
-                      std::span<double> scores, std::vector<bool>& hit) {
+                      std::span<double> scores, std::pmr::vector<bool>& hit) {
   if (single) {
     const std::size_t target = hit[1] ? 1 : 0;
     if (target == 0)
@@ -439,9 +439,9 @@ void kernel_classes(KernelContext& ctx) {
   const auto targets = ctx.op().attr_tensor("targets")->view<std::int32_t>();
   Tensor y = ctx.wants(0) ? ctx.out(0) : Tensor();
   float* z = ctx.wants(1) ? ctx.out<float>(1).data() : nullptr;
-  for_each_row(ctx, [&](const Forest& forest, const auto* row, std::int64_t r) {
-    std::vector<double> scores(static_cast<std::size_t>(labels.count()));
-    std::vector<bool> hit;
+  for_each_row(ctx, [&](const Forest& forest, const auto* row, std::int64_t r, auto* memory) {
+    std::pmr::vector<double> scores(static_cast<std::size_t>(labels.count()), memory);
+    std::pmr::vector<bool> hit(memory);
     score_row(forest, Aggregate::sum, row, scores, hit);
     const std::int64_t label =
         classify(forest, single_class(forest, targets, labels.count()), kind, transform, scores, hit);
@@ -599,7 +599,8 @@ constinit const OpDef op_lathe_tree_scores = {.name = "TreeScores",
                                               .domain = "lathe",
                                               .attributes = kScoresAttributes,
                                               .infer = infer_scores,
-                                              .kernel = kernel_scores};
+                                              .kernel = kernel_scores,
+                                              .real_time = true};
 
 extern const OpDef op_lathe_tree_classes;
 constinit const OpDef op_lathe_tree_classes = {.name = "TreeClasses",
@@ -607,6 +608,7 @@ constinit const OpDef op_lathe_tree_classes = {.name = "TreeClasses",
                                                .outputs = {1, 2},
                                                .attributes = kClassesAttributes,
                                                .infer = infer_classes,
-                                               .kernel = kernel_classes};
+                                               .kernel = kernel_classes,
+                                               .real_time = true};
 
 }  // namespace lathe::ops

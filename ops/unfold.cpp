@@ -82,8 +82,8 @@ void add_columns(const KernelContext& ctx, const Columns& c, const Tensor& x, Te
 
 void kernel_col2im(KernelContext& ctx) {
   const Columns c = read_columns(ctx.op());
-  const Tensor x = widened(ctx.in(0));
-  Tensor y = x.dtype() == ctx.in(0).dtype() ? ctx.out(0) : Tensor(x.dtype(), ctx.out(0).shape());
+  const Tensor x = widened(ctx, ctx.in(0));
+  Tensor y = x.dtype() == ctx.in(0).dtype() ? ctx.out(0) : ctx.temporary(x.dtype(), ctx.out(0).shape());
   dispatch_numeric(x.dtype(), [&](auto* type) { add_columns<std::remove_pointer_t<decltype(type)>>(ctx, c, x, y); });
   if (x.dtype() != ctx.in(0).dtype()) assign(ctx.out(0), y);
 }
@@ -177,7 +177,8 @@ constinit const OpDef op_col2_im = {.name = "Col2Im",
                                     .since = 18,
                                     .shape_inputs = 6U,
                                     .infer = infer_col2im,
-                                    .kernel = kernel_col2im};
+                                    .kernel = kernel_col2im,
+                                    .real_time = true};
 
 extern const OpDef op_center_crop_pad;
 constinit const OpDef op_center_crop_pad = {.name = "CenterCropPad",

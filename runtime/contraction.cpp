@@ -523,7 +523,6 @@ class Maker {
     result_.step->record.kernel = fmt::format("{} ({})", kind, name);
     result_.step->record.scratch_bytes = scratch;
     result_.step->record.allocates = true;
-    result_.step->record.why_not_real_time = "runs on oneDNN, whose calls allocate";
     return std::move(result_);
   }
 

@@ -193,8 +193,10 @@ void EngineCore::specialize(Program& program, std::vector<passes::Record>* recor
   count(run, start, records);
 }
 
-std::shared_ptr<const Plan> EngineCore::make_plan(Program& program, const RunControl& control) {
-  auto plan = runtime::make_plan(program, build_, [&] { control.check(); });
+std::shared_ptr<const Plan> EngineCore::make_plan(Program& program, const RunControl& control, bool real_time) {
+  BuildOptions options = build_;
+  options.real_time = real_time;
+  auto plan = runtime::make_plan(program, options, [&] { control.check(); });
   count(plan->spent);
   return plan;
 }

@@ -83,7 +83,7 @@ class EngineCore {
   /// Runs the passes of a structure on a graph with facts, and groups it.
   void specialize(Program& program, std::vector<passes::Record>* records = nullptr);
   /// `control` ends the wait for what other threads compile.
-  std::shared_ptr<const Plan> make_plan(Program& program, const RunControl& control);
+  std::shared_ptr<const Plan> make_plan(Program& program, const RunControl& control, bool real_time);
   /// Runs a loop kernel through compiled code: for folding, and for nodes that run on their own.
   std::int32_t run_loop(const loops::Kernel& kernel, const loops::KernelArgs& args);
   /// The same as a function to hand on.

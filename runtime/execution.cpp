@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "ops/ir/evaluate.h"
+#include "ops/ir/scratch.h"
 #include "runtime/thread_pool.h"
 
 namespace lathe::runtime {
@@ -34,15 +35,25 @@ void Execution::reserve(const Plan& plan) {
     arena_ = core_->memory().allocate(Use::arenas, plan.arena_bytes);
     arena_bytes_ = plan.arena_bytes;
   }
+  if (plan.scratch_bytes > scratch_bytes_ || scratch_.empty()) reserve_scratch(plan.scratch_bytes);
+}
+
+void Execution::reserve_scratch(std::size_t bytes) {
+  constexpr std::size_t kAlignment = ops::Scratch::kAlignment;
   const auto workers = static_cast<std::size_t>(core_->threads());
-  if (plan.scratch_bytes > scratch_bytes_ || scratch_.empty()) {
-    constexpr std::size_t kAlignment = 64;
-    const std::size_t each = (std::max(plan.scratch_bytes, scratch_bytes_) + kAlignment - 1) / kAlignment * kAlignment;
-    scratch_memory_ = core_->memory().allocate(Use::arenas, each * workers);
-    scratch_bytes_ = each;
-    scratch_.resize(workers);
-    for (std::size_t w = 0; w < workers; ++w) scratch_[w] = static_cast<std::byte*>(scratch_memory_.get()) + w * each;
-  }
+  const std::size_t each = (std::max(bytes, scratch_bytes_) + kAlignment - 1) / kAlignment * kAlignment;
+  scratch_memory_.reset();
+  scratch_bytes_ = 0;
+  scratch_.clear();
+  scratch_memory_ = core_->memory().allocate(Use::arenas, each * workers);
+  scratch_bytes_ = each;
+  scratch_.resize(workers);
+  for (std::size_t w = 0; w < workers; ++w) scratch_[w] = static_cast<std::byte*>(scratch_memory_.get()) + w * each;
+}
+
+void Execution::set_real_time(bool real_time) {
+  if (real_time != real_time_) instances_.clear();
+  real_time_ = real_time;
 }
 
 PlanInstance* Execution::prepare(Segment& segment, std::span<const Value> inputs, const RunControl& control) {
@@ -56,7 +67,7 @@ PlanInstance* Execution::prepare(Segment& segment, std::span<const Value> inputs
     known.front().instance->bind(static_cast<std::byte*>(arena_.get()));
     return known.front().instance.get();
   }
-  std::shared_ptr<const Plan> plan = segment.plan(inputs, *core_, control);
+  std::shared_ptr<const Plan> plan = segment.plan(inputs, *core_, control, real_time_);
   if (!plan) return nullptr;
   Cached cached;
   for (const Value& v : inputs) {
@@ -76,12 +87,16 @@ void Execution::run_instance(PlanInstance& instance, std::span<void* const> inpu
                              const RunControl& control) {
   const ops::MemoryScope memory(core_->memory().source(Use::values));
   instance.bind_io(inputs, outputs);
+  if (scratch_wanted_ > scratch_bytes_) reserve_scratch(scratch_wanted_);
   StepContext context;
   context.pool = core_->threads() > 1 ? &core_->pool() : nullptr;
   context.scratch = scratch_;
+  context.scratch_bytes = scratch_bytes_;
   std::int32_t status = 0;
   RunControl copy = control;
   const int failed = instance.run(context, control.active() ? check_between_steps : nullptr, &copy, status);
+  scratch_wanted_ = std::max(scratch_wanted_, context.scratch_wanted);
+  overflowed_ = context.overflowed;
   if (failed < 0) return;
   control.check();
   const Step& step = *instance.plan().steps[static_cast<std::size_t>(failed)];
@@ -228,6 +243,7 @@ void Execution::trim() {
   arena_bytes_ = 0;
   scratch_memory_.reset();
   scratch_bytes_ = 0;
+  scratch_wanted_ = 0;
   scratch_.clear();
 }
 

@@ -20,11 +20,17 @@ class Execution {
   std::vector<Value> run(const Module& module, std::span<const Value> inputs, const RunControl& control,
                          std::span<const Tensor> bound = {});
 
+  /// Whether plans are those for real time, from now on.
+  void set_real_time(bool real_time);
   /// The instance for these inputs, ready to run: plan made, arena and scratch allocated. Null for eager segments.
   PlanInstance* prepare(Segment& segment, std::span<const Value> inputs, const RunControl& control);
   /// Runs a prepared instance on raw memory. Failure where a step fails.
   void run_instance(PlanInstance& instance, std::span<void* const> inputs, std::span<void* const> outputs,
                     const RunControl& control);
+
+  /// A step of the last run for which the scratch memory was too small, so that it took some from the heap; null where
+  /// there was none. The next run has more.
+  [[nodiscard]] const Step* overflowed() const { return overflowed_; }
 
   /// Releases arena, scratch and instances.
   void trim();
@@ -51,14 +57,18 @@ class Execution {
   std::vector<Value> run_sequence_map(const Part& part, const ops::Node& node, std::span<const Value> inputs,
                                       const RunControl& control);
   void reserve(const Plan& plan);
+  void reserve_scratch(std::size_t bytes);
   Tensor allocate(DType dtype, const Shape& shape);
 
   std::shared_ptr<EngineCore> core_;
+  bool real_time_ = false;
   std::unordered_map<int, std::vector<Cached>> instances_;  // by segment, most recent first
   std::shared_ptr<void> arena_;
   std::size_t arena_bytes_ = 0;
   std::shared_ptr<void> scratch_memory_;
   std::size_t scratch_bytes_ = 0;
+  std::size_t scratch_wanted_ = 0;  // by the kernels run so far
+  const Step* overflowed_ = nullptr;
   std::vector<void*> scratch_;
 };
 

@@ -46,14 +46,15 @@ tools::StepRecord alone(const ops::Node& node, std::string_view why) {
   return record;
 }
 
-void explain_module(const Module& module, std::span<const Value> values, EngineCore& core, tools::PlanRecord& plan) {
+void explain_module(const Module& module, std::span<const Value> values, EngineCore& core, bool real_time,
+                    tools::PlanRecord& plan) {
   for (const Part& part : module.parts()) {
     if (!part.segment) {
       plan.steps.push_back(alone(module.graph().node(part.node), "its shapes follow from data, so it runs on its own"));
       continue;
     }
     const auto in = values.empty() && !part.inputs.empty() ? std::nullopt : segment_inputs(module, part, values);
-    const std::shared_ptr<const Plan> made = in ? part.segment->plan(*in, core) : nullptr;
+    const std::shared_ptr<const Plan> made = in ? part.segment->plan(*in, core, {}, real_time) : nullptr;
     if (!made) {
       for (ops::NodeId id : part.segment->graph().order()) {
         plan.steps.push_back(
@@ -98,9 +99,9 @@ std::vector<tools::PassRecord> pass_records(EngineImpl& engine, const Shapes& sh
   return records;
 }
 
-tools::PlanRecord plan_record(EngineImpl& engine, const Shapes& shapes) {
+tools::PlanRecord plan_record(EngineImpl& engine, const Shapes& shapes, bool real_time) {
   tools::PlanRecord plan;
-  explain_module(*engine.module, engine.placeholders(shapes), *engine.core, plan);
+  explain_module(*engine.module, engine.placeholders(shapes), *engine.core, real_time, plan);
   return plan;
 }
 

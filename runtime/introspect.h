@@ -19,6 +19,6 @@ ops::Graph specialized_graph(EngineImpl& engine, const Shapes& shapes);
 /// The passes of the load; with `shapes` given, followed by those of specializing to them.
 std::vector<tools::PassRecord> pass_records(EngineImpl& engine, const Shapes& shapes);
 /// The plan for these shapes, made where it is not there yet.
-tools::PlanRecord plan_record(EngineImpl& engine, const Shapes& shapes);
+tools::PlanRecord plan_record(EngineImpl& engine, const Shapes& shapes, bool real_time);
 
 }  // namespace lathe::runtime

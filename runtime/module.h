@@ -22,9 +22,11 @@ class Segment {
   Segment(ops::Graph graph, std::vector<bool> by_value, int id)
       : graph_(std::move(graph)), by_value_(std::move(by_value)), id_(id) {}
 
-  /// The plan for these inputs; null where the segment must run node by node (strings, sequences). Throws Failure. Of
-  /// many threads that want a new plan one makes it while the others wait, each as long as its `control` allows.
-  std::shared_ptr<const Plan> plan(std::span<const Value> inputs, EngineCore& core, const RunControl& control = {});
+  /// The plan for these inputs, or the one for real time; null where the segment must run node by node (strings,
+  /// sequences). Throws Failure. Of many threads that want a new plan one makes it while the others wait, each as long
+  /// as its `control` allows.
+  std::shared_ptr<const Plan> plan(std::span<const Value> inputs, EngineCore& core, const RunControl& control = {},
+                                   bool real_time = false);
 
   /// Whether inputs equal in dtype and shape (and in value, where values decide shapes) to the ones a plan was made
   /// for.

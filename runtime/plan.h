@@ -25,10 +25,15 @@ struct Slot {
   std::size_t offset = 0;  ///< in the arena
 };
 
+class Step;
+
 /// What a running step may use, and where it reports.
 struct StepContext {
-  ThreadPool* pool = nullptr;      ///< null: run on the calling thread alone
-  std::span<void* const> scratch;  ///< one block of Plan::scratch_bytes per worker
+  ThreadPool* pool = nullptr;        ///< null: run on the calling thread alone
+  std::span<void* const> scratch;    ///< one block per worker
+  std::size_t scratch_bytes = 0;     ///< of each, at least Plan::scratch_bytes
+  std::size_t scratch_wanted = 0;    ///< what plain kernels would have used of it, had it been large enough
+  const Step* overflowed = nullptr;  ///< a step for which it was not
   loops::ErrorSlot slot;
   Error error;  ///< set where the step returns kStepFailed
 };

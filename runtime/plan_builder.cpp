@@ -1,6 +1,8 @@
 // Makes plans: a step per group, buffers placed by lifetime, all loops compiled together.
 #include <algorithm>
 #include <cstdlib>
+#include <cstring>
+#include <deque>
 #include <set>
 #include <unordered_map>
 
@@ -50,7 +52,8 @@ class PlanBuilder {
     std::vector<ValueId> values;  ///< one per slot
     std::vector<bool> written;    ///< one per slot
     LoopStep* loop = nullptr;
-    int copy_to = -1;  ///< for copies: which graph output
+    std::vector<Tensor> packed = {};  ///< per slot: what is read instead of a constant; undefined elsewhere
+    int copy_to = -1;                 ///< for copies: which graph output
   };
 
   [[nodiscard]] const ops::Fact& fact(ValueId v) const { return *graph_.value(v).fact; }
@@ -78,7 +81,7 @@ class PlanBuilder {
     std::vector<tools::Decline> declines;
     const NodeId contraction = find_contraction(group);
     if (contraction != kNone) {
-      if (options_.onednn) {
+      if (options_.onednn && !options_.real_time) {
         ContractionStep made = make_contraction(graph_, group, options_);
         if (made.step) {
           add_contraction(group, std::move(made));
@@ -86,7 +89,8 @@ class PlanBuilder {
         }
         declines.push_back({"onednn", made.declined});
       } else {
-        declines.push_back({"onednn", "switched off"});
+        declines.push_back(
+            {"onednn", options_.onednn ? "its calls allocate, and this runs in real time" : "switched off"});
       }
     }
     add_loop(group, std::move(declines));
@@ -132,7 +136,8 @@ class PlanBuilder {
 
   void add_plain(NodeId id) {
     const ops::Node& node = graph_.node(id);
-    if (node.op->name == "Reshape" && node.op->domain.empty() && fact(node.inputs[0]).layout.row_major) {
+    const bool same_memory = (node.op->name == "Reshape" || node.op->name == "Identity") && node.op->domain.empty();
+    if (same_memory && fact(node.inputs[0]).layout.row_major) {
       alias_[static_cast<std::size_t>(node.outputs[0])] = node.inputs[0];
       return;
     }
@@ -141,7 +146,8 @@ class PlanBuilder {
       return;
     }
     std::vector<tools::Decline> declines;
-    if (node.op->name == "ConvTranspose" && options_.onednn && fact(node.outputs[0]).shape.elements() > 0) {
+    if (node.op->name == "ConvTranspose" && options_.onednn && !options_.real_time &&
+        fact(node.outputs[0]).shape.elements() > 0) {
       Group group;
       group.nodes = {id};
       group.outputs = {node.outputs[0]};
@@ -161,8 +167,8 @@ class PlanBuilder {
     describe(item.step->record, {id}, {});
     item.step->record.backend = "plain";
     item.step->record.kernel = std::string(node.op->name);
-    item.step->record.allocates = true;
-    item.step->record.why_not_real_time = "runs a plain kernel, which allocates";
+    item.step->record.allocates = !node.op->real_time;
+    if (!node.op->real_time) item.step->record.why_not_real_time = "runs a plain kernel, which allocates";
     for (ValueId v : node.inputs) {
       if (v == kNone) continue;
       item.values.push_back(v);
@@ -274,9 +280,84 @@ class PlanBuilder {
       item.values.push_back(built.buffers[b]);
       item.written.push_back(step->kernel.buffers[b].output);
     }
+    if (options_.real_time && find_contraction(group) != kNone) pack_weights(step->kernel, item);
     item.loop = step.get();
     item.step = std::move(step);
     items_.push_back(std::move(item));
+  }
+
+  /// Constants that a contraction reads with a stride along the dim in which its result is contiguous are put in the
+  /// order of its loops, that dim innermost: so vectors of them are loaded whole.
+  void pack_weights(loops::Kernel& kernel, Item& item) {
+    const loops::Access& result = kernel.stores.front().access;
+    int along = -1;
+    for (int d = 0; d < kernel.outer; ++d) {
+      if (result.strides[static_cast<std::size_t>(d)] == 1 && kernel.extents[static_cast<std::size_t>(d)] > 1)
+        along = d;
+    }
+    if (along < 0) return;
+    item.packed.resize(item.values.size());
+    for (loops::Access& load : kernel.loads) {
+      const ops::ValueDef& value = graph_.value(root(item.values[static_cast<std::size_t>(load.buffer)]));
+      const bool shared = std::count_if(kernel.loads.begin(), kernel.loads.end(),
+                                        [&](const loops::Access& other) { return other.buffer == load.buffer; }) > 1;
+      if (!value.is_constant() || shared || !load.guards.empty() || !load.indirect.empty() ||
+          load.strides[static_cast<std::size_t>(along)] <= 1)
+        continue;
+      pack(kernel, load, along, value.constant, item.packed[static_cast<std::size_t>(load.buffer)]);
+    }
+  }
+
+  void pack(const loops::Kernel& kernel, loops::Access& load, int along, const Tensor& constant, Tensor& packed) {
+    std::vector<int> order;  // innermost first
+    order.push_back(along);
+    for (int d = kernel.rank(); d-- > 0;) {
+      if (d != along && load.strides[static_cast<std::size_t>(d)] != 0) order.push_back(d);
+    }
+    struct Walk {
+      const std::byte* from;
+      std::size_t element;
+      std::vector<std::int64_t> extents, strides;
+    } walk{
+        static_cast<const std::byte*>(constant.data()), static_cast<std::size_t>(constant.dtype().bits() / 8), {}, {}};
+    walk.from += load.offset * static_cast<std::int64_t>(walk.element);
+    std::string key = fmt::format("loop:{}", load.offset);
+    std::int64_t count = 1;
+    loops::Dims strides{};
+    for (const int d : order) {
+      const auto i = static_cast<std::size_t>(d);
+      walk.extents.push_back(kernel.extents[i]);
+      walk.strides.push_back(load.strides[i]);
+      key += fmt::format(",{}:{}", kernel.extents[i], load.strides[i]);
+      strides[i] = count;
+      count *= kernel.extents[i];
+    }
+    const std::size_t bytes = static_cast<std::size_t>(count) * walk.element;
+    if (count == 0 || bytes > constant.bytes()) return;
+    std::shared_ptr<const void> memory = options_.packed->get(
+        constant.data(), key, bytes,
+        [](const void* raw, void* to) {
+          const Walk& w = *static_cast<const Walk*>(raw);
+          auto* out = static_cast<std::byte*>(to);
+          std::vector<std::int64_t> at(w.extents.size(), 0);
+          std::int64_t offset = 0;
+          for (std::size_t d = 0; d < at.size();) {
+            std::memcpy(out, w.from + offset * static_cast<std::int64_t>(w.element), w.element);
+            out += w.element;
+            for (d = 0; d < at.size(); ++d) {
+              offset += w.strides[d];
+              if (++at[d] < w.extents[d]) break;
+              offset -= w.strides[d] * w.extents[d];
+              at[d] = 0;
+            }
+          }
+          return true;
+        },
+        &walk);
+    if (!memory) fail(ErrorCode::out_of_memory, "no memory for {} bytes of packed weights", bytes);
+    load.offset = 0;
+    load.strides = strides;
+    packed = Tensor::borrow(constant.dtype(), {count}, const_cast<void*>(memory.get()), memory);
   }
 
   /// Decides which value is written straight into which graph output; the others are copied at the end.
@@ -449,6 +530,9 @@ class PlanBuilder {
     } else if (output_of_[static_cast<std::size_t>(r)] >= 0) {
       slot.where = Slot::Where::output;
       slot.index = output_of_[static_cast<std::size_t>(r)];
+    } else if (s < item.packed.size() && item.packed[s].defined()) {
+      slot.where = Slot::Where::constant;
+      slot.index = constant(item.packed[s]);
     } else if (const Tensor* t = graph_.value(r).value()) {
       slot.where = Slot::Where::constant;
       slot.index = constant(*t, graph_.value(r).is_constant());

@@ -44,6 +44,7 @@ struct BuildOptions {
   bool perf_map = false;
   bool gdb = false;
   int threads = 1;
+  bool real_time = false;  ///< no step that allocates where another one can do its work
   [[nodiscard]] jit::Options compiling() const {
     return {.code_level = code_level, .threads = threads, .perf_map = perf_map, .gdb = gdb};
   }

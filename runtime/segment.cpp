@@ -109,13 +109,15 @@ std::shared_ptr<Program> Segment::specialize(std::span<const Value> inputs, Engi
   return made;
 }
 
-std::shared_ptr<const Plan> Segment::plan(std::span<const Value> inputs, EngineCore& core, const RunControl& control) {
+std::shared_ptr<const Plan> Segment::plan(std::span<const Value> inputs, EngineCore& core, const RunControl& control,
+                                          bool real_time) {
   using Found = std::shared_ptr<const Plan>;
   const auto plan_of = [](const Specialized& entry) {
     const Found* plan = std::get_if<Found>(&entry);
     return plan ? *plan : nullptr;
   };
-  const std::string wanted = key(inputs);
+  std::string wanted = key(inputs);
+  if (real_time) wanted += "real time";
   if (const auto found = core.cache().find(wanted, true)) return plan_of(*found);
   const Turn::Hold turn(turn_, control);
   if (const auto found = core.cache().find(wanted, false)) return plan_of(*found);
@@ -130,7 +132,7 @@ std::shared_ptr<const Plan> Segment::plan(std::span<const Value> inputs, EngineC
     core.cache().add(wanted, Eager(), 0, 0);
     return nullptr;
   }
-  Found plan = core.make_plan(*program, control);
+  Found plan = core.make_plan(*program, control, real_time);
   core.cache().add(program->key, program, program->code_bytes, program->charge);
   core.cache().add(wanted, plan, 0, plan->charge);
   return plan;

@@ -108,6 +108,8 @@ void SessionImpl::run_fast(const RunControl& control) {
 void SessionImpl::prepare(const PrepareOptions& options) {
   const std::vector<Value> values = engine->placeholders(options.shapes, bound_inputs);
   const bool all_bound = std::all_of(bound_inputs.begin(), bound_inputs.end(), is_bound);
+  fast_ = nullptr;
+  execution.set_real_time(options.real_time);
   if (!options.real_time) {
     engine->prepare(values);
     if (all_bound) make_fast(values);
@@ -141,13 +143,19 @@ void SessionImpl::prepare(const PrepareOptions& options) {
     fast_ = nullptr;
     fail(ErrorCode::unsupported, "the session cannot run in real time:{}", faults);
   }
-  // Two runs touch every page that later ones touch: of the arena, the scratch, the code and the buffers themselves.
+  // The first run shows how much scratch memory the kernels want, the second must find it there. They touch every page
+  // that later ones touch: of the arena, the scratch, the code and the buffers themselves.
   std::vector<Tensor> saved;
   for (const Tensor& t : bound_outputs) saved.push_back(t.clone());
   run_fast({});
   run_fast({});
   for (std::size_t o = 0; o < saved.size(); ++o)
     std::memcpy(bound_outputs[o].mutable_data(), saved[o].data(), saved[o].bytes());
+  if (const Step* step = execution.overflowed()) {
+    fast_ = nullptr;
+    fail(ErrorCode::unsupported, "the session cannot run in real time:\n  {}: wants more memory from run to run",
+         step->record.name);
+  }
 }
 
 void SessionImpl::run(std::span<const NamedValue> inputs, const RunOptions& options) {

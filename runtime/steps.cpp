@@ -103,50 +103,57 @@ PlainStep::PlainStep(const ops::Graph& graph, ops::NodeId id) {
   node_.attributes = n.attributes;
   for (ops::ValueId v : n.inputs) in_facts_.push_back(v == ops::kNone ? ops::Fact() : *graph.value(v).fact);
   for (ops::ValueId v : n.outputs) out_facts_.push_back(v == ops::kNone ? ops::Fact() : *graph.value(v).fact);
+  const auto pointers = [](const std::vector<ops::Fact>& facts, const std::vector<ops::ValueId>& values) {
+    std::vector<const ops::Fact*> result;
+    for (std::size_t i = 0; i < facts.size(); ++i) result.push_back(values[i] == ops::kNone ? nullptr : &facts[i]);
+    return result;
+  };
+  in_pointers_ = pointers(in_facts_, n.inputs);
+  out_pointers_ = pointers(out_facts_, n.outputs);
 }
 
 std::int32_t PlainStep::run(void* const* buffers, StepContext& context) const noexcept {
   const ops::OnBehalfOf name(node_);
+  ops::Workers workers;
+  workers.pool = context.pool;
+  workers.blocks = context.scratch;
+  workers.block_bytes = context.scratch_bytes;
+  ops::Scratch scratch = workers.scratch(0);
+  const std::int32_t status = run_kernel(buffers, context, workers, scratch);
+  workers.note(scratch);
+  if (workers.wanted > context.scratch_wanted) context.scratch_wanted = workers.wanted;
+  if (workers.wanted > context.scratch_bytes) context.overflowed = this;
+  return status;
+}
+
+std::int32_t PlainStep::run_kernel(void* const* buffers, StepContext& context, ops::Workers& workers,
+                                   ops::Scratch& scratch) const noexcept {
   try {
-    std::vector<Value> inputs(node_.inputs.size());
-    std::vector<Value> outputs(node_.outputs.size());
-    std::vector<std::byte*> places(outputs.size(), nullptr);
-    std::vector<const ops::Fact*> in_facts(inputs.size(), nullptr);
-    std::vector<const ops::Fact*> out_facts(outputs.size(), nullptr);
-    std::vector<const Tensor*> values(inputs.size(), nullptr);
+    const std::pmr::polymorphic_allocator<> allocator(&scratch);
+    std::pmr::vector<Value> inputs(node_.inputs.size(), allocator);
+    std::pmr::vector<Value> outputs(node_.outputs.size(), allocator);
+    std::pmr::vector<std::byte*> places(outputs.size(), nullptr, allocator);
+    std::pmr::vector<const Tensor*> values(inputs.size(), nullptr, allocator);
+    const ops::OpView view(node_, in_pointers_, values, out_pointers_);
+    ops::KernelContext kernel(view, inputs, outputs, workers, scratch);
     for (std::size_t i = 0; i < inputs.size(); ++i) {
       if (node_.inputs[i] == ops::kNone) continue;
       void* memory = *buffers++;
       if (in_facts_[i].layout.row_major) {
         inputs[i] = Tensor::borrow(in_facts_[i].dtype, in_facts_[i].shape, memory);
       } else {
-        Tensor rows(in_facts_[i].dtype, in_facts_[i].shape);
+        Tensor rows = kernel.temporary(in_facts_[i].dtype, in_facts_[i].shape);
         reorder(in_facts_[i], static_cast<const std::byte*>(memory), static_cast<std::byte*>(rows.mutable_data()),
                 true);
-        inputs[i] = rows;
+        inputs[i] = std::move(rows);
       }
-      in_facts[i] = &in_facts_[i];
       values[i] = &inputs[i].tensor();
     }
     for (std::size_t i = 0; i < outputs.size(); ++i) {
       if (node_.outputs[i] == ops::kNone) continue;
       places[i] = static_cast<std::byte*>(*buffers++);
       outputs[i] = out_facts_[i].layout.row_major ? Tensor::borrow(out_facts_[i].dtype, out_facts_[i].shape, places[i])
-                                                  : Tensor(out_facts_[i].dtype, out_facts_[i].shape);
-      out_facts[i] = &out_facts_[i];
-    }
-    const ops::OpView view(node_, in_facts, values, out_facts);
-    ops::KernelContext kernel(view, inputs, outputs);
-    if (ThreadPool* pool = context.pool; pool && pool->threads() > 1) {
-      kernel.parallel_ = [pool](std::int64_t count, std::int64_t grain, const auto& body) {
-        const std::int64_t parts = std::min<std::int64_t>(
-            pool->threads(), std::max<std::int64_t>(1, count / std::max<std::int64_t>(1, grain)));
-        const std::int64_t size = (count + parts - 1) / parts;
-        parallel_for(*pool, static_cast<int>(parts), [&](int index, int) {
-          const std::int64_t begin = index * size;
-          if (begin < count) body(begin, std::min(begin + size, count));
-        });
-      };
+                                                  : kernel.temporary(out_facts_[i].dtype, out_facts_[i].shape);
     }
     node_.op->kernel(kernel);
     for (std::size_t i = 0; i < outputs.size(); ++i) {

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "jit/jit.h"
-#include "ops/ir/op.h"
+#include "ops/ir/kernel_context.h"
 #include "runtime/plan.h"
 
 namespace lathe::runtime {
@@ -40,9 +40,14 @@ class PlainStep final : public Step {
   std::int32_t run(void* const* buffers, StepContext& context) const noexcept override;
 
  private:
+  std::int32_t run_kernel(void* const* buffers, StepContext& context, ops::Workers& workers,
+                          ops::Scratch& scratch) const noexcept;
+
   ops::Node node_;
   std::vector<ops::Fact> in_facts_;
   std::vector<ops::Fact> out_facts_;
+  std::vector<const ops::Fact*> in_pointers_;  // null where omitted
+  std::vector<const ops::Fact*> out_pointers_;
 };
 
 /// Copies bytes: an output that is also an input, a constant or another output.

@@ -122,7 +122,9 @@ using Shapes = std::vector<NamedShape>;
 struct PrepareOptions {
   /// Compile, allocate and touch all that a run needs, so that Session::run with bound inputs and outputs allocates
   /// nothing, takes no lock, makes no system call and faults no page at one thread; or fail, naming each node that
-  /// cannot comply.
+  /// cannot comply. oneDNN's calls allocate, so such a session runs convolutions and matrix products in compiled loops:
+  /// the last bits of results may differ from those of other sessions, and models made of large convolutions take
+  /// several times as long (docs/architecture.md has figures). It keeps to that until it is prepared otherwise.
   bool real_time = false;
   /// The shapes of the inputs that are not bound yet.
   Shapes shapes = {};

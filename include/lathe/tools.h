@@ -74,9 +74,9 @@ struct PlanRecord {
   std::size_t kernels = 0;  ///< compiled kernels among the steps
 };
 
-/// The plan for these shapes, made where it is not there yet. Parts whose shapes depend on data are listed node by
-/// node.
-LATHE_API Result<PlanRecord> try_explain(const Engine& engine, const Shapes& shapes) noexcept;
+/// The plan for these shapes, made where it is not there yet: the usual one, or the one of a session that is prepared
+/// for real time. Parts whose shapes depend on data are listed node by node.
+LATHE_API Result<PlanRecord> try_explain(const Engine& engine, const Shapes& shapes, bool real_time = false) noexcept;
 
 // ---- operators ----
 
@@ -122,8 +122,8 @@ LATHE_API Result<NamedValue> try_read_onnx_value(const std::string& path, ValueI
                                        const Shapes& shapes = {}) {
   return unwrap(try_graph(engine, stage, format, shapes));
 }
-[[nodiscard]] inline PlanRecord explain(const Engine& engine, const Shapes& shapes) {
-  return unwrap(try_explain(engine, shapes));
+[[nodiscard]] inline PlanRecord explain(const Engine& engine, const Shapes& shapes, bool real_time = false) {
+  return unwrap(try_explain(engine, shapes, real_time));
 }
 [[nodiscard]] inline Tensor read_npy(const std::string& path) { return unwrap(try_read_npy(path)); }
 inline void write_npy(const std::string& path, const Tensor& tensor) { unwrap(try_write_npy(path, tensor)); }

@@ -185,7 +185,9 @@ std::vector<Value> evaluate_node(const Node& node, std::span<const Value> inputs
   for (std::size_t i = 0; i < outputs.size() && i < facts.size(); ++i) {
     if (node.outputs[i] != kNone && facts[i].is_tensor()) outputs[i] = Tensor(facts[i].dtype, facts[i].shape);
   }
-  KernelContext context(view, inputs, outputs);
+  Workers workers;
+  Scratch scratch;
+  KernelContext context(view, inputs, outputs, workers, scratch);
   node.op->kernel(context);
   return outputs;
 }

@@ -115,12 +115,17 @@ const Fact& OpView::in(int i) const {
   return *inputs_[static_cast<std::size_t>(i)];
 }
 
-std::vector<std::int64_t> OpView::ints(int i) const {
+const Tensor& OpView::known_integers(int i) const {
   const Tensor* t = value(i);
   if (!t) error("the value of input {} is not known", i);
   if (!t->dtype().is_integer()) error("input {} must hold integers, got {}", i, t->dtype());
-  std::vector<std::int64_t> result(static_cast<std::size_t>(t->size()));
-  for (std::size_t k = 0; k < result.size(); ++k) result[k] = t->integer(static_cast<std::int64_t>(k));
+  return *t;
+}
+
+std::vector<std::int64_t> OpView::ints(int i) const {
+  const Tensor& t = known_integers(i);
+  std::vector<std::int64_t> result(static_cast<std::size_t>(t.size()));
+  for (std::size_t k = 0; k < result.size(); ++k) result[k] = t.integer(static_cast<std::int64_t>(k));
   return result;
 }
 

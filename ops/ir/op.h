@@ -87,6 +87,9 @@ struct OpDef {
   Scalar (*expr)(const OpView&, LoopBuilder&, int output, const Coords& at) = nullptr;
   /// Plain C++ on row-major memory; see KernelContext.
   void (*kernel)(KernelContext&) = nullptr;
+  /// `kernel` takes nothing from the heap: what it needs beside its outputs comes from KernelContext::memory(), as much
+  /// in every run with the same facts, and is released in the reverse order.
+  bool real_time = false;
   Region region = Region::none;
 
   /// A local rewrite, true where it changed something. Optional.
@@ -135,6 +138,7 @@ class OpView {
   }
   /// The value of input i as integers; Failure where it is not known or not an integer tensor.
   [[nodiscard]] std::vector<std::int64_t> ints(int i) const;
+  [[nodiscard]] const Tensor& known_integers(int i) const;
 
   // Attributes, with the schema's defaults.
   [[nodiscard]] bool has_attr(std::string_view name) const;

@@ -44,8 +44,8 @@ Result<std::vector<PassRecord>> try_passes(const Engine& engine, const Shapes& s
   return runtime::guarded<std::vector<PassRecord>>([&] { return runtime::pass_records(*engine.impl(), shapes); });
 }
 
-Result<PlanRecord> try_explain(const Engine& engine, const Shapes& shapes) noexcept {
-  return runtime::guarded<PlanRecord>([&] { return runtime::plan_record(*engine.impl(), shapes); });
+Result<PlanRecord> try_explain(const Engine& engine, const Shapes& shapes, bool real_time) noexcept {
+  return runtime::guarded<PlanRecord>([&] { return runtime::plan_record(*engine.impl(), shapes, real_time); });
 }
 
 }  // namespace lathe::tools

@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <cstring>
 #include <optional>
 
 #include "tests/support/engine_of.h"
@@ -186,6 +187,47 @@ TEST(Session, RealTimeNamesTheNodesThatCannotComply) {
   session.run();
   EXPECT_EQ(y, (std::vector<std::int64_t>{1, 3}));
   EXPECT_EQ(z, (std::vector<float>{0, -1, 0, -1}));
+}
+
+TEST(Session, RealTimeNamesEveryKernelThatAllocates) {
+  const Engine engine = engine_of(
+      {.graph = {.nodes = {{"GridSample", {"x", "g"}, {"a"}, {}, "sampled"},
+                           {"TopK", {"a", "k"}, {"b", "i"}, {}, "chosen"},
+                           {"GridSample", {"b", "g"}, {"c"}, {}, "sampled_again"},
+                           {"Neg", {"c"}, {"y"}, {}, "negated"}},
+                 .inputs = {onnx::value("x", DType::f32, {1, 1, 4, 4}), onnx::value("g", DType::f32, {1, 4, 4, 2})},
+                 .outputs = {onnx::value("y", DType::f32, {1, 1, 4, 4})},
+                 .initializers = {onnx::tensor_raw("k", DType::i64, {1}, std::string("\4\0\0\0\0\0\0\0", 8))}}});
+  Session session = engine.session();
+  Tensor y(DType::f32, {1, 1, 4, 4});
+  session.bind_input("x", Tensor(DType::f32, {1, 1, 4, 4}));
+  session.bind_input("g", Tensor(DType::f32, {1, 4, 4, 2}));
+  session.bind_output("y", y);
+  EXPECT_EQ(message(session.try_prepare({.real_time = true}), ErrorCode::unsupported),
+            "the session cannot run in real time:\n"
+            "  GridSample 'sampled': runs a plain kernel, which allocates\n"
+            "  GridSample 'sampled_again': runs a plain kernel, which allocates");
+}
+
+TEST(Session, RealTimeRunsConvolutionsInCompiledLoops) {
+  const Engine engine = Engine::load(model_path("ppocr-cls"), {.threads = 1});
+  const Sample sample = stored_sample("ppocr-cls");
+  for (const tools::StepRecord& step : tools::explain(engine, shapes_of(sample), true).steps) {
+    EXPECT_NE(step.backend, "onednn") << step.name;
+    EXPECT_EQ(step.why_not_real_time, "") << step.name;
+    EXPECT_FALSE(step.allocates) << step.name;
+  }
+  Session session = engine.session();
+  Tensor y(sample.outputs[0].tensor.dtype(), sample.outputs[0].tensor.shape());
+  session.bind_input(sample.inputs[0].name, sample.inputs[0].tensor);
+  session.bind_output(sample.outputs[0].name, y);
+  session.prepare({.real_time = true});
+  session.run();
+  EXPECT_EQ(difference("ppocr-cls", sample.outputs[0].name, y, sample.outputs[0].tensor), std::nullopt);
+  const auto before = y.clone();
+  session.bind_output(sample.outputs[0].name, y);  // bound again, it keeps to the plan
+  session.run();
+  EXPECT_EQ(std::memcmp(y.data(), before.data(), y.bytes()), 0);
 }
 
 }  // namespace
