@@ -88,7 +88,7 @@ struct Head {
 };
 
 /// S <- exp(g) S, then S <- S + k ⊗ (β (v − Sᵀ k)), or k ⊗ v where there is no β.
-void update(const Sizes& s, const Head& h, std::int64_t t, float* state, std::vector<float>& written) {
+void update(const Sizes& s, const Head& h, std::int64_t t, float* state, std::pmr::vector<float>& written) {
   const float *k = h.key + t * h.key_step, *v = h.value + t * h.value_step;
   if (h.decay != nullptr) {
     for (std::int64_t i = 0; i < s.key; ++i) {
@@ -111,23 +111,22 @@ void update(const Sizes& s, const Head& h, std::int64_t t, float* state, std::ve
 void kernel(KernelContext& ctx) {
   const OpView& op = ctx.op();
   const Sizes s = sizes_of(op);
-  const auto as_f32 = [&](int i) { return ctx.has(i) ? widened(ctx.in(i)) : Tensor(); };
+  const auto as_f32 = [&](int i) { return ctx.has(i) ? widened(ctx, ctx.in(i)) : Tensor(); };
   const Tensor query = as_f32(kQuery), key = as_f32(kKey), value = as_f32(kValue), decay = as_f32(kDecay),
                beta = as_f32(kBeta);
   const std::int64_t group = s.q_heads / s.kv_heads, cells = s.key * s.value;
-  Tensor state = ctx.has(kPast) ? ctx.in(kPast).cast(DType::f32).clone()
-                                : Tensor(DType::f32, {s.batch, s.kv_heads, s.key, s.value});
-  Tensor y(DType::f32, {s.batch, s.steps, s.q_heads * s.value});
+  Tensor state = ctx.temporary(DType::f32, {s.batch, s.kv_heads, s.key, s.value});
+  if (ctx.has(kPast)) assign(state, ctx.in(kPast));
+  Tensor y = ctx.temporary(DType::f32, {s.batch, s.steps, s.q_heads * s.value});
   const float scale =
       static_cast<float>(op.f("scale") != 0 ? op.f("scale") : 1 / std::sqrt(static_cast<double>(s.key)));
   const auto states = state.mutable_view<float>();
-  if (!ctx.has(kPast)) std::fill(states.begin(), states.end(), 0.0F);
   const auto out = y.mutable_view<float>();
   const auto data = [](const Tensor& t) { return t.defined() ? t.view<float>().data() : nullptr; };
   const auto width = [](const Tensor& t) { return t.defined() ? t.shape()[2] : 0; };
 
-  ctx.parallel(s.batch * s.kv_heads, 1, [&](std::int64_t begin, std::int64_t end) {
-    std::vector<float> written(static_cast<std::size_t>(s.value));
+  ctx.parallel(s.batch * s.kv_heads, 1, [&](std::int64_t begin, std::int64_t end, auto* scratch) {
+    std::pmr::vector<float> written(static_cast<std::size_t>(s.value), scratch);
     for (std::int64_t at = begin; at < end; ++at) {
       const std::int64_t n = at / s.kv_heads, head = at % s.kv_heads, first = n * s.steps;
       Head h{};
@@ -219,7 +218,8 @@ constinit const OpDef op_linear_attention = {.name = "LinearAttention",
                                              .attributes = kAttributes,
                                              .since = 27,
                                              .infer = infer,
-                                             .kernel = kernel};
+                                             .kernel = kernel,
+                                             .real_time = true};
 constinit const OpDef op_causal_conv_with_state = {.name = "CausalConvWithState",
                                                    .inputs = {2, 4},
                                                    .outputs = {1, 2},

@@ -47,8 +47,8 @@ Facts infer_packed_matmul(const OpView& op) {
   Shape y = op.in(kA).shape;
   op.require(y.rank() >= 1, "a needs at least one dim");
   op.require(op.in(kPacked).shape == Shape{packed_bytes(y.back(), op.i("columns"))},
-             "the packed matrix has {} elements, which {} rows of {} columns do not make", op.in(kPacked).shape, y.back(),
-             op.i("columns"));
+             "the packed matrix has {} elements, which {} rows of {} columns do not make", op.in(kPacked).shape,
+             y.back(), op.i("columns"));
   y[y.rank() - 1] = op.i("columns");
   return {Fact(DType::i32, y)};
 }

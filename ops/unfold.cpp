@@ -177,8 +177,7 @@ constinit const OpDef op_col2_im = {.name = "Col2Im",
                                     .since = 18,
                                     .shape_inputs = 6U,
                                     .infer = infer_col2im,
-                                    .kernel = kernel_col2im,
-                                    .real_time = true};
+                                    .kernel = kernel_col2im};
 
 extern const OpDef op_center_crop_pad;
 constinit const OpDef op_center_crop_pad = {.name = "CenterCropPad",

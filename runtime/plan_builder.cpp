@@ -335,7 +335,7 @@ class PlanBuilder {
     const std::size_t bytes = static_cast<std::size_t>(count) * walk.element;
     if (count == 0 || bytes > constant.bytes()) return;
     std::shared_ptr<const void> memory = options_.packed->get(
-        constant.data(), key, bytes,
+        constant, constant.data(), key, bytes,
         [](const void* raw, void* to) {
           const Walk& w = *static_cast<const Walk*>(raw);
           auto* out = static_cast<std::byte*>(to);
@@ -532,7 +532,7 @@ class PlanBuilder {
       slot.index = output_of_[static_cast<std::size_t>(r)];
     } else if (s < item.packed.size() && item.packed[s].defined()) {
       slot.where = Slot::Where::constant;
-      slot.index = constant(item.packed[s]);
+      slot.index = constant(item.packed[s], true);
     } else if (const Tensor* t = graph_.value(r).value()) {
       slot.where = Slot::Where::constant;
       slot.index = constant(*t, graph_.value(r).is_constant());
