@@ -68,6 +68,9 @@ void Emitter::prepare(llvm::Function* narrow) {
   scratch_ = field(4, b_.getPtrTy());
   error_ = field(5, b_.getPtrTy());
   b_.CreateBr(start);
+  // What scaled() makes of the coefficients later on stands in the entry block too.
+  b_.SetInsertPoint(entry_->getTerminator());
+  make_linears();
   b_.SetInsertPoint(start);
   if (narrow != nullptr) {
     auto* other = BasicBlock::Create(context, "other", fn_);
@@ -77,7 +80,6 @@ void Emitter::prepare(llvm::Function* narrow) {
     b_.CreateRet(b_.CreateCall(narrow, {args_}));
     b_.SetInsertPoint(wide);
   }
-  make_linears();
 
   Value* empty = b_.CreateICmpSGE(begin_, end_);
   for (int d = 1; d < k_.outer; ++d) empty = b_.CreateOr(empty, b_.CreateICmpSLE(extent_of(d), i64(0)));

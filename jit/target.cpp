@@ -98,11 +98,9 @@ void Target::put_back(std::unique_ptr<llvm::TargetMachine> machine) const {
 }
 
 std::unique_ptr<llvm::MemoryBuffer> compile_module(llvm::Module& module, llvm::TargetMachine& machine) {
-#ifndef NDEBUG
   std::string fault;
   llvm::raw_string_ostream faults(fault);
   if (llvm::verifyModule(module, &faults)) fail(ErrorCode::internal, "invalid code for a kernel: {}", fault);
-#endif
   llvm::SmallVector<char, 0> object;
   llvm::raw_svector_ostream stream(object);
   llvm::legacy::PassManager passes;
