@@ -96,7 +96,8 @@ std::int64_t seconds_now() {
   return t.tv_sec;
 }
 
-/// Mutant `index`: half are damaged byte by byte, half with an eye for the format. None equals the sample it comes from.
+/// Mutant `index`: half are damaged byte by byte, half with an eye for the format. None equals the sample it comes
+/// from.
 std::string make_mutant(const Job& job, std::size_t index) {
   const std::vector<Sample>& corpus = job.corpus;
   Random random(job.seed * 1'000'003 + index);
