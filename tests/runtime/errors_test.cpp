@@ -4,6 +4,7 @@
 #include <chrono>
 #include <filesystem>
 #include <fstream>
+#include <functional>
 #include <stop_token>
 #include <thread>
 
@@ -167,6 +168,88 @@ TEST(Cancellation, OfASession) {
   expect_error(session.try_run(count_to(kForever), {.deadline = deadline}), ErrorCode::deadline_exceeded, {"deadline"});
   session.run(count_to(4));
   EXPECT_EQ(session.output("y").view<float>()[0], 4.0F);
+}
+
+/// Has two threads' work done on the calling one, and calls `first` before the first of it.
+class HookedPool final : public ThreadPool {
+ public:
+  [[nodiscard]] int threads() const noexcept override { return 2; }
+  void parallel(int parts, Task task, void* context) noexcept override {
+    if (calls++ == 0 && first) first();
+    for (int i = 0; i < parts; ++i) task(context, i, 0);
+  }
+  int calls = 0;
+  std::function<void()> first;
+};
+
+/// Three steps that are worth two threads, each one call of the pool; in a Scan over 3 where `in_scan`.
+onnx::ModelSpec three_steps(bool in_scan) {
+  const std::vector<onnx::NodeSpec> chain = {
+      {"Exp", {"x"}, {"a"}, {}, "one"}, {"Tanh", {"a"}, {"b"}, {}, "two"}, {"Exp", {"b"}, {"y"}, {}, "three"}};
+  onnx::GraphSpec graph = {.nodes = chain,
+                           .inputs = {onnx::value("x", DType::f32, {"n"})},
+                           .outputs = {onnx::value("y", DType::f32, {"n"})}};
+  if (!in_scan) return {.graph = graph};
+  graph.nodes.resize(1);
+  graph.nodes[0].outputs = {"y"};
+  graph.name = "body";
+  return {.graph = {.nodes = {{"Scan",
+                               {"xs"},
+                               {"ys"},
+                               {onnx::attr_graph("body", onnx::graph(graph)), onnx::attr("num_scan_inputs", 1)},
+                               "scan"}},
+                    .inputs = {onnx::value("xs", DType::f32, {"m", "n"})},
+                    .outputs = {onnx::value("ys", DType::f32, {"m", "n"})}}};
+}
+
+TEST(Cancellation, BetweenTheStepsOfAPlanAndTheIterationsOfAScan) {
+  constexpr std::int64_t kCount = 200'000;
+  for (const bool in_scan : {false, true}) {
+    const Tensor x(DType::f32, in_scan ? Shape{3, kCount} : Shape{kCount});
+    const auto pool = std::make_shared<HookedPool>();
+    const Engine engine = engine_of(three_steps(in_scan), {.pool = pool, .passes = "-graph_fuse"});
+    static_cast<void>(engine.run(x));
+    ASSERT_EQ(pool->calls, 3) << "not each step is one call of the pool";
+    const auto expect_end = [&](const RunOptions& options, ErrorCode code) {
+      pool->calls = 0;
+      expect_error(engine.try_run(x, options), code, {});
+      EXPECT_EQ(pool->calls, 1) << "it went on";
+    };
+    std::stop_source source;
+    pool->first = [&] { source.request_stop(); };
+    expect_end({.stop = source.get_token()}, ErrorCode::cancelled);
+    const auto deadline = std::chrono::steady_clock::now() + 200ms;
+    pool->first = [&] { std::this_thread::sleep_until(deadline); };
+    expect_end({.deadline = deadline}, ErrorCode::deadline_exceeded);
+    pool->first = nullptr;
+    static_cast<void>(engine.run(x));
+  }
+}
+
+TEST(Cancellation, BetweenNodesThatRunOnTheirOwn) {
+  class StoppingAllocator final : public Allocator {
+   public:
+    void* allocate(std::size_t bytes, std::size_t alignment) noexcept override {
+      ++calls;
+      source.request_stop();
+      return std::aligned_alloc(alignment, bytes);
+    }
+    void release(void* memory, std::size_t, std::size_t) noexcept override { std::free(memory); }
+    std::stop_source source;
+    int calls = 0;
+  };
+  const auto allocator = std::make_shared<StoppingAllocator>();
+  const Engine engine =
+      engine_of({.graph = {.nodes = {{"SequenceConstruct", {"x"}, {"s"}, {}, "gather"},
+                                     {"ConcatFromSequence", {"s"}, {"y"}, {onnx::attr("axis", 0)}, "join"}},
+                           .inputs = {onnx::value("x", DType::f32, {"n"})},
+                           .outputs = {onnx::value("y", DType::f32, {"n"})}}},
+                {.threads = 1, .allocator = allocator});
+  const int loaded = allocator->calls;
+  allocator->source = std::stop_source();
+  expect_error(engine.try_run(Tensor(DType::f32, {100}), {.stop = allocator->source.get_token()}), ErrorCode::cancelled,
+               {"cancelled"});
+  EXPECT_EQ(allocator->calls, loaded + 1) << "it went on after the first node";
 }
 
 TEST(MemoryLimit, ARunThatNeedsMoreFailsAndSmallerOnesGoOn) {
