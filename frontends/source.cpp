@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <filesystem>
+#include <functional>
 #include <system_error>
 
 #include "ops/ir/failure.h"
@@ -58,7 +59,24 @@ std::string resolve(const std::string& folder, std::string_view name) {
   return full.string();
 }
 
+FileIdentity identity_of(const struct stat& info) {
+  return {info.st_dev, info.st_ino, static_cast<std::uint64_t>(info.st_size),
+          info.st_ctim.tv_sec * std::int64_t{1'000'000'000} + info.st_ctim.tv_nsec};
+}
+
+bool holds(std::span<const std::byte> file, std::string_view bytes) {
+  const auto* begin = reinterpret_cast<const std::byte*>(bytes.data());
+  return !file.empty() && std::less_equal<>()(file.data(), begin) &&
+         std::less_equal<>()(begin + bytes.size(), file.data() + file.size());
+}
+
 }  // namespace
+
+std::optional<FileIdentity> FileIdentity::of(const std::string& path) {
+  struct stat info = {};
+  if (::stat(path.c_str(), &info) != 0) return std::nullopt;
+  return identity_of(info);
+}
 
 MappedFile MappedFile::open(const std::string& path, std::uint64_t limit) {
   const Descriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));  // O_NONBLOCK: never wait on a pipe
@@ -71,6 +89,7 @@ MappedFile MappedFile::open(const std::string& path, std::uint64_t limit) {
     fail(ErrorCode::limit_exceeded, "'{}' has {} bytes, the limit is {}", shown(path), size, limit);
   }
   MappedFile mapped;
+  mapped.identity_ = identity_of(info);
   if (size == 0) return mapped;
   void* memory = ::mmap(nullptr, size, PROT_READ, MAP_PRIVATE, file.fd, 0);
   if (memory == MAP_FAILED) fail_errno(path, errno);
@@ -88,6 +107,7 @@ ModelSource ModelSource::open(const std::string& path, const LoadOptions& option
   source.folder_ = full.has_parent_path() ? full.parent_path().string() : ".";
   source.limit_ = options.limits.bytes;
   source.companions_ = options.companions;
+  source.keep_mapped_ = options.keep_mapped;
   return source;
 }
 
@@ -101,16 +121,33 @@ ModelSource ModelSource::from_bytes(std::span<const std::byte> bytes, const Load
   source.folder_ = options.folder;
   source.limit_ = options.limits.bytes;
   source.companions_ = options.companions;
+  source.keep_mapped_ = options.keep_mapped;
   return source;
+}
+
+std::shared_ptr<const void> ModelSource::keeper(std::string_view bytes) const {
+  if (!keep_mapped_) return nullptr;
+  if (holds(file_.bytes(), bytes)) return file_.mapping();
+  for (const auto& [name, companion] : opened_) {
+    if (holds(companion.file.bytes(), bytes)) return companion.file.mapping();
+  }
+  return nullptr;
+}
+
+std::vector<std::pair<std::string, FileIdentity>> ModelSource::opened() const {
+  std::vector<std::pair<std::string, FileIdentity>> files;
+  for (const auto& [name, companion] : opened_) files.emplace_back(companion.path, companion.file.identity());
+  return files;
 }
 
 std::span<const std::byte> ModelSource::companion(std::string_view name) const {
   const auto given = companions_.find(std::string(name));
   if (given != companions_.end()) return given->second;
   const auto known = opened_.find(name);
-  if (known != opened_.end()) return known->second.bytes();
-  MappedFile file = MappedFile::open(resolve(folder_, name), limit_);
-  return opened_.emplace(name, std::move(file)).first->second.bytes();
+  if (known != opened_.end()) return known->second.file.bytes();
+  std::string path = resolve(folder_, name);
+  MappedFile file = MappedFile::open(path, limit_);
+  return opened_.emplace(name, Companion{std::move(path), std::move(file)}).first->second.file.bytes();
 }
 
 void Budget::take_bytes(std::uint64_t bytes, std::string_view what) {

@@ -6,13 +6,27 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
+#include <vector>
 
 #include <lathe/options.h>
 
 namespace lathe::frontends {
+
+/// Which file it is and when it was changed last; equal only where its bytes are.
+struct FileIdentity {
+  std::uint64_t device = 0;
+  std::uint64_t inode = 0;
+  std::uint64_t size = 0;
+  std::int64_t changed_ns = 0;  ///< since the epoch
+  friend bool operator==(const FileIdentity&, const FileIdentity&) = default;
+  /// Of the file at `path` now; nothing where there is none.
+  static std::optional<FileIdentity> of(const std::string& path);
+};
 
 /// A file mapped for reading; unmapped with the last copy.
 class MappedFile {
@@ -21,10 +35,14 @@ class MappedFile {
   /// Failure (not_found, io) where `path` is no readable regular file, limit_exceeded where it is larger than `limit`.
   static MappedFile open(const std::string& path, std::uint64_t limit);
   [[nodiscard]] std::span<const std::byte> bytes() const { return bytes_; }
+  [[nodiscard]] const std::shared_ptr<const void>& mapping() const { return mapping_; }
+  /// As it was when it was opened.
+  [[nodiscard]] const FileIdentity& identity() const { return identity_; }
 
  private:
   std::span<const std::byte> bytes_;
   std::shared_ptr<const void> mapping_;
+  FileIdentity identity_;
 };
 
 /// Where a model comes from. Files beside the main one are found in memory first, then in the model's folder; nothing
@@ -38,10 +56,19 @@ class ModelSource {
                                 std::string name = "model");
 
   [[nodiscard]] std::span<const std::byte> bytes() const { return bytes_; }
+  /// Of the main file, where there is one.
+  [[nodiscard]] std::optional<FileIdentity> identity() const {
+    return file_.mapping() ? std::optional(file_.identity()) : std::nullopt;
+  }
   /// For messages: the file's name, not escaped.
   [[nodiscard]] const std::string& name() const { return name_; }
   /// The bytes of a file beside the model, valid as long as this source. Failure naming it where it may not be read.
   [[nodiscard]] std::span<const std::byte> companion(std::string_view name) const;
+  /// What keeps `bytes` readable when this source is gone, where they may be used in place (LoadOptions::keep_mapped);
+  /// null: they must be copied.
+  [[nodiscard]] std::shared_ptr<const void> keeper(std::string_view bytes) const;
+  /// The companions opened so far, by path.
+  [[nodiscard]] std::vector<std::pair<std::string, FileIdentity>> opened() const;
 
  private:
   std::span<const std::byte> bytes_;
@@ -50,7 +77,12 @@ class ModelSource {
   std::string folder_;
   std::uint64_t limit_ = 0;
   std::map<std::string, std::span<const std::byte>> companions_;
-  mutable std::map<std::string, MappedFile, std::less<>> opened_;
+  struct Companion {
+    std::string path;
+    MappedFile file;
+  };
+  mutable std::map<std::string, Companion, std::less<>> opened_;
+  bool keep_mapped_ = false;
 };
 
 /// Counts what one load has used; Failure (limit_exceeded) where a limit is passed.

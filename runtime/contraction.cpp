@@ -500,7 +500,8 @@ class Maker {
       const auto* source = static_cast<const std::byte*>(graph_.value(weights.base).constant.data()) + bytes(weights);
       const Context context{&primitive, source};
       result_.packed = options_.packed->get(
-          graph_.value(weights.base).constant, source, primitive.weights_format(), primitive.weights_bytes(),
+          *options_.memory, graph_.value(weights.base).constant, source, primitive.weights_format(),
+          primitive.weights_bytes(),
           [](const void* raw, void* out) {
             const auto* c = static_cast<const Context*>(raw);
             return c->primitive->pack_weights(c->source, out);

@@ -142,7 +142,14 @@ EngineCore::EngineCore(const EngineOptions& options)
   build_.perf_map = options_.perf_map || switched_on("LATHE_PERF_MAP");
   build_.gdb = options_.gdb || switched_on("LATHE_GDB");
   build_.threads = pool_->threads();
-  build_.packed = &packed_;
+  build_.packed = packed_.get();
+  build_.memory = &memory_;
+}
+
+void EngineCore::share_constants(const EngineCore& other) {
+  packed_ = other.packed_;
+  folded_ = other.folded_;
+  build_.packed = packed_.get();
 }
 
 passes::Context EngineCore::context(std::vector<passes::Record>& records) {
@@ -184,7 +191,7 @@ void EngineCore::specialize(Program& program, std::vector<passes::Record>* recor
   std::vector<passes::Record> run;
   passes::Context c = context(run);
   c.target = &target;
-  c.folded = &folded_;
+  c.folded = folded_.get();
   passes::run_for_structure(program.graph, c);
   program.groups = std::move(c.groups);
   program.folded = std::move(c.kept);

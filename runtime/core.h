@@ -96,6 +96,8 @@ class EngineCore {
     options_.log(level, std::string(text()));
   }
 
+  /// Uses what another engine packed and folded of the same constants, and the other way round. Before the first plan.
+  void share_constants(const EngineCore& other);
   void count_structure_hit() { ++structure_hits_; }
   void fill(CacheStats& stats) const;
 
@@ -109,8 +111,8 @@ class EngineCore {
   std::shared_ptr<ThreadPool> pool_;
   std::shared_ptr<jit::Compiler> compiler_;  ///< the process's: its cache lives as long as somebody holds it
   DataMemory memory_;
-  PackedWeights packed_{memory_};
-  passes::FoldedConstants folded_;
+  std::shared_ptr<PackedWeights> packed_ = std::make_shared<PackedWeights>();
+  std::shared_ptr<passes::FoldedConstants> folded_ = std::make_shared<passes::FoldedConstants>();
   BuildOptions build_;
   SpecializationCache cache_;
   ops::RunLoop loop_runner_;

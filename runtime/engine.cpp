@@ -6,6 +6,7 @@
 #include "frontends/frontend.h"
 #include "runtime/boundary.h"
 #include "runtime/engine_impl.h"
+#include "runtime/same_file.h"
 
 namespace lathe {
 namespace runtime {
@@ -52,6 +53,25 @@ EngineImpl::EngineImpl(std::shared_ptr<EngineCore> shared_core, ops::Graph graph
   }
   sink_constants(graph);
   core->freeze(graph, load_records, deadline);
+  finish(std::move(graph));
+  weight_bytes = core->memory().used(Use::weights);
+}
+
+EngineImpl::EngineImpl(std::shared_ptr<EngineCore> shared_core, const EngineImpl& other)
+    : core(std::move(shared_core)),
+      inputs(other.inputs),
+      outputs(other.outputs),
+      defaults(other.defaults),
+      load_records(other.load_records),
+      weight_bytes(other.weight_bytes) {
+  static const std::string kWhose = "the model's weights";
+  const ops::OnBehalfOf name(kWhose);
+  shared_weights_ = core->memory().charge(Use::weights, weight_bytes);
+  core->share_constants(*other.core);
+  finish(other.module->graph().clone());
+}
+
+void EngineImpl::finish(ops::Graph graph) {
   int next_id = 0;
   module = std::make_unique<Module>(std::move(graph), next_id);
   core->memory().on_pressure([this] { drop_idle(); });
@@ -229,27 +249,35 @@ using runtime::guarded;
 
 namespace {
 
-template <class Source>
-Engine load_from(const EngineOptions& options, const LoadOptions& load, const Source& source) {
+std::shared_ptr<runtime::EngineImpl> imported(std::shared_ptr<runtime::EngineCore> core,
+                                              const frontends::ModelSource& source, const LoadOptions& load) {
   const auto deadline = std::chrono::steady_clock::now() + load.limits.time;
-  auto core = std::make_shared<runtime::EngineCore>(options);
   const ops::MemoryScope memory(core->memory().source(runtime::Use::weights));
-  ops::Graph graph = frontends::import_model(source(), load);
-  return Engine(std::make_shared<runtime::EngineImpl>(std::move(core), std::move(graph), deadline));
+  ops::Graph graph = frontends::import_model(source, load);
+  return std::make_shared<runtime::EngineImpl>(std::move(core), std::move(graph), deadline);
 }
 
 }  // namespace
 
 Result<Engine> Engine::try_load(const std::string& path, const EngineOptions& options,
                                 const LoadOptions& load) noexcept {
-  return guarded<Engine>(
-      [&] { return load_from(options, load, [&] { return frontends::ModelSource::open(path, load); }); });
+  return guarded<Engine>([&] {
+    auto core = std::make_shared<runtime::EngineCore>(options);
+    const auto source = frontends::ModelSource::open(path, load);
+    const runtime::SameFile file(path, source, options, core->options().passes, load);
+    if (const auto other = file.find()) return Engine(std::make_shared<runtime::EngineImpl>(std::move(core), *other));
+    auto engine = imported(std::move(core), source, load);
+    file.publish(engine, source);
+    return Engine(std::move(engine));
+  });
 }
 
 Result<Engine> Engine::try_load(std::span<const std::byte> bytes, const EngineOptions& options,
                                 const LoadOptions& load) noexcept {
-  return guarded<Engine>(
-      [&] { return load_from(options, load, [&] { return frontends::ModelSource::from_bytes(bytes, load); }); });
+  return guarded<Engine>([&] {
+    auto core = std::make_shared<runtime::EngineCore>(options);
+    return Engine(imported(std::move(core), frontends::ModelSource::from_bytes(bytes, load), load));
+  });
 }
 
 Result<Outputs> Engine::try_run(const Inputs& inputs, const RunOptions& options) const noexcept {

@@ -18,6 +18,9 @@ class EngineImpl {
   /// Takes an imported graph. Failure where it cannot be prepared.
   EngineImpl(std::shared_ptr<EngineCore> core, ops::Graph graph, std::chrono::steady_clock::time_point deadline);
 
+  /// An engine of the same model, which shares the constants of `other` and what was packed and folded of them.
+  EngineImpl(std::shared_ptr<EngineCore> core, const EngineImpl& other);
+
   /// The values for the module's inputs, in its order, checked against what the model declares. `also` fills what
   /// `inputs` leaves out (a session's bound inputs; may be empty).
   [[nodiscard]] std::vector<Value> gather(std::span<const NamedValue> inputs, std::span<const Value> also = {}) const;
@@ -42,8 +45,12 @@ class EngineImpl {
   std::vector<ValueInfo> outputs;
   std::vector<Value> defaults;  ///< per input; an undefined tensor where it has none
   std::vector<passes::Record> load_records;
+  std::size_t weight_bytes = 0;  ///< of constants, when they were loaded
 
  private:
+  void finish(ops::Graph graph);
+
+  std::shared_ptr<void> shared_weights_;  ///< the charge for what another engine allocated
   std::mutex idle_mutex_;
   std::vector<std::unique_ptr<Execution>> idle_;
 };

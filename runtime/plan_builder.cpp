@@ -20,8 +20,10 @@ using ops::kNone;
 using ops::NodeId;
 using ops::ValueId;
 
-/// What a step takes of the cache, its kernel and record included.
+/// What a step takes of the cache, its kernel and record included, and what oneDNN keeps of a primitive, as the heap
+/// told.
 constexpr std::size_t kStepBytes = 4096;
+constexpr std::size_t kPrimitiveBytes = 24 << 10;
 
 class PlanBuilder {
  public:
@@ -42,6 +44,7 @@ class PlanBuilder {
     for (ValueId v : graph_.inputs) plan_->inputs.push_back(*graph_.value(v).fact);
     for (ValueId v : graph_.outputs) plan_->outputs.push_back(*graph_.value(v).fact);
     plan_->charge += sizeof(Plan) + plan_->steps.size() * kStepBytes;
+    for (const auto& step : plan_->steps) plan_->charge += step->record.backend == "onednn" ? kPrimitiveBytes : 0;
     return plan_;
   }
 
@@ -335,7 +338,7 @@ class PlanBuilder {
     const std::size_t bytes = static_cast<std::size_t>(count) * walk.element;
     if (count == 0 || bytes > constant.bytes()) return;
     std::shared_ptr<const void> memory = options_.packed->get(
-        constant, constant.data(), key, bytes,
+        *options_.memory, constant, constant.data(), key, bytes,
         [](const void* raw, void* to) {
           const Walk& w = *static_cast<const Walk*>(raw);
           auto* out = static_cast<std::byte*>(to);
@@ -573,8 +576,9 @@ std::shared_ptr<const Plan> make_plan(Program& program, const BuildOptions& opti
   return PlanBuilder(program, options).finish(check);
 }
 
-std::shared_ptr<const void> PackedWeights::get(const Tensor& constant, const void* source, const std::string& key,
-                                               std::size_t bytes, Pack pack, const void* context) {
+std::shared_ptr<const void> PackedWeights::get(DataMemory& memory, const Tensor& constant, const void* source,
+                                               const std::string& key, std::size_t bytes, Pack pack,
+                                               const void* context) {
   const std::string whole = fmt::format("{}:{}", source, key);
   const std::lock_guard lock(mutex_);
   if (const auto found = entries_.find(whole); found != entries_.end()) {
@@ -584,7 +588,7 @@ std::shared_ptr<const void> PackedWeights::get(const Tensor& constant, const voi
     std::shared_ptr<void> memory;
     Tensor constant;
   };
-  const auto holder = std::make_shared<Packed>(Packed{memory_.allocate(Use::packed_weights, bytes), constant});
+  const auto holder = std::make_shared<Packed>(Packed{memory.allocate(Use::packed_weights, bytes), constant});
   if (!pack(context, holder->memory.get())) return nullptr;
   std::shared_ptr<const void> packed(holder, holder->memory.get());
   entries_[whole] = packed;

@@ -17,18 +17,17 @@
 
 namespace lathe::runtime {
 
-/// Weights in the order that kernels want, shared by every plan of an engine that can use them. Thread-safe.
+/// Weights in the order that kernels want, shared by every plan that can use them, of all engines that share the
+/// constants. Thread-safe.
 class PackedWeights {
  public:
   using Pack = bool (*)(const void* context, void* packed);
-  explicit PackedWeights(DataMemory& memory) : memory_(memory) {}
   /// The packed form of what lies at `source` inside `constant`, under `key`; packs it where it is not there. Keeps the
-  /// constant, so that its address stays its own. Null where packing failed; Failure where memory ran out.
-  std::shared_ptr<const void> get(const Tensor& constant, const void* source, const std::string& key, std::size_t bytes,
-                                  Pack pack, const void* context);
+  /// constant, so that its address stays its own. Null where packing failed; Failure where `memory` ran out.
+  std::shared_ptr<const void> get(DataMemory& memory, const Tensor& constant, const void* source,
+                                  const std::string& key, std::size_t bytes, Pack pack, const void* context);
 
  private:
-  DataMemory& memory_;
   std::mutex mutex_;
   std::unordered_map<std::string, std::weak_ptr<const void>> entries_;
   std::size_t swept_at_ = 1024;
@@ -49,6 +48,7 @@ struct BuildOptions {
     return {.code_level = code_level, .threads = threads, .perf_map = perf_map, .gdb = gdb};
   }
   PackedWeights* packed = nullptr;
+  DataMemory* memory = nullptr;  ///< for what is packed
 };
 
 struct Program {

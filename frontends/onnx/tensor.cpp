@@ -2,9 +2,11 @@
 // is there.
 #include "frontends/onnx/tensor.h"
 
+#include <algorithm>
 #include <charconv>
 #include <cstring>
 #include <limits>
+#include <optional>
 #include <vector>
 
 #include "frontends/onnx/wire.h"
@@ -214,6 +216,16 @@ Tensor allocate(DType dtype, const Shape& shape) {
   return *std::move(tensor);
 }
 
+/// The tensor where it lies in its file, where it may stay there and lies as tensors do in memory: aligned, and with no
+/// bool but 0 and 1.
+std::optional<Tensor> in_place(DType dtype, const Shape& shape, std::string_view raw, const ModelSource* source) {
+  const std::shared_ptr<const void> keeper = source && !raw.empty() ? source->keeper(raw) : nullptr;
+  const auto alignment = static_cast<std::uintptr_t>(std::max(1, dtype.bits() / (dtype.is_complex() ? 16 : 8)));
+  if (!keeper || dtype == DType::boolean || reinterpret_cast<std::uintptr_t>(raw.data()) % alignment != 0)
+    return std::nullopt;
+  return Tensor::borrow(dtype, shape, const_cast<char*>(raw.data()), keeper);  // never written: constants are not
+}
+
 Tensor strings_of(const TensorProto& t, const Shape& shape) {
   const auto expected = static_cast<std::uint64_t>(shape.elements());
   if (t.has_raw || t.is_external) fail(ErrorCode::invalid_model, "strings cannot lie in raw or external data");
@@ -252,6 +264,7 @@ Tensor tensor_of(const TensorProto& t, const ModelSource* source, Budget& budget
   if (t.is_external || t.has_raw) {
     const std::string_view raw = t.is_external ? external_bytes(t, source, bytes) : t.raw;
     if (raw.size() != bytes) fail_count(raw.size(), bytes, "bytes");
+    if (std::optional<Tensor> mapped = in_place(dtype, shape, raw, source)) return *std::move(mapped);
     Tensor out = allocate(dtype, shape);
     if (bytes > 0) std::memcpy(out.mutable_data(), raw.data(), bytes);
     if (dtype == DType::boolean) normalize_bools(out);

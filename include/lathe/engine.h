@@ -141,7 +141,8 @@ struct BuildInfo {
 /// lathe::Exception, and does not exist where exceptions are switched off.
 class LATHE_API Engine {
  public:
-  /// Loads a model from a file. Its format is found by content.
+  /// Loads a model from a file. Its format is found by content. Engines of the same file, unchanged, and of the same
+  /// options share its weights.
   static Result<Engine> try_load(const std::string& path, const EngineOptions& options = {},
                                  const LoadOptions& load = {}) noexcept;
   /// Loads a model from memory, which is borrowed only until the call returns.

@@ -57,8 +57,10 @@ struct LoadOptions {
   /// For a model given as bytes: the folder that its companion files lie in. Empty: it may only use `companions`. A
   /// model given as a path uses its own folder. Nothing outside that folder is ever opened.
   std::string folder = {};
-  /// Read weights from the mapped file when they are needed instead of copying them at load. Then the file must stay as
-  /// it is while the engine lives: one that is truncated in place kills the process.
+  /// Read weights from the mapped file when they are needed instead of copying them at load; they do not count as data
+  /// memory then. What lies unaligned in the file, as typed data or in `companions`, is copied all the same. The file
+  /// must stay as it is while the engine lives: one that is rewritten in place changes the results, and one that is
+  /// truncated in place kills the process.
   bool keep_mapped = false;
 };
 
