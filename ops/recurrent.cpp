@@ -359,7 +359,8 @@ class QuantizedRecurrence {
     float least = 0, most = 0;
     range_with_zero(x, rows * hidden_, &least, &most);
     const float scale = least == most ? 1.0F : (most - least) / 255.0F;
-    const float zero = std::clamp(std::nearbyint(-least / scale), 0.0F, 255.0F);
+    const float shift = std::nearbyint(-least / scale);
+    const float zero = shift > 0.0F ? std::min(shift, 255.0F) : 0.0F;       // NaN where the range is infinite
     const std::int32_t zero_point = static_cast<std::int32_t>(zero) - 128;  // of values less 128
     const QuantizedRow quantized{values_.data(), magnitudes_.data()};
     for (std::int64_t row = 0; row < rows; ++row) {

@@ -306,9 +306,9 @@ void integer_matmul(const IntegerRows& x, std::int64_t row, std::int64_t count, 
 LATHE_CLONES std::int32_t quantize_row(const float* x, std::int64_t count, float scale, float zero, QuantizedRow row) {
   std::int32_t total = 0;
   for (std::int64_t i = 0; i < count; ++i) {
-    // |x / scale| is at most 255: scale comes from the range of x.
+    // |x / scale| is at most 255 where x is finite: scale comes from the range of x.
     float v = (x[i] / scale + kRounder) - kRounder + zero;
-    v = v < 0.0F ? 0.0F : v;
+    v = v > 0.0F ? v : 0.0F;  // of NaN too
     v = v > 255.0F ? 255.0F : v;
     const auto shifted = static_cast<std::int32_t>(v) - 128;
     row.values[i] = static_cast<std::int8_t>(shifted);

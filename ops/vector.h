@@ -31,7 +31,7 @@ struct QuantizedRow {
   std::uint8_t* magnitudes;
 };
 
-/// values = round(x / scale) + zero, clamped to [0, 255], less 128; returns their sum.
+/// values = round(x / scale) + zero, clamped to [0, 255], NaN being 0, less 128; returns their sum.
 std::int32_t quantize_row(const float* x, std::int64_t count, float scale, float zero, QuantizedRow row);
 
 /// y[c] = Σ_g Σ_k x[4g + k] · matrix[g][c][k] for a matrix of groups of four rows in integer blocks, exact in 32 bits.

@@ -5,6 +5,7 @@
 
 #include <bit>
 #include <cmath>
+#include <iterator>
 #include <limits>
 #include <random>
 #include <vector>
@@ -121,14 +122,15 @@ TEST(VectorMath, IntegerProductsAreExactOverTheWholeRange) {
 }
 
 TEST(VectorMath, QuantizesAsDynamicQuantizeLinear) {
-  const std::vector<float> x = {-1.0F, 0.0F, 0.5F, 2.0F, 1.999F};
-  std::int8_t values[5];
-  std::uint8_t magnitudes[5];
+  constexpr float kInf = std::numeric_limits<float>::infinity();
+  const float x[] = {-1.0F, 0.0F, 0.5F, 2.0F, 1.999F, std::numeric_limits<float>::quiet_NaN(), kInf, -kInf};
+  const int expected[] = {0, 85, 127, 255, 255, 0, 255, 0};
+  std::int8_t values[std::size(x)];
+  std::uint8_t magnitudes[std::size(x)];
   // The range [-1, 2]: scale 3/255, zero point 85.
-  const std::int32_t total = quantize_row(x.data(), 5, 3.0F / 255, 85, {values, magnitudes});
-  const int expected[] = {0, 85, 127, 255, 255};
+  const std::int32_t total = quantize_row(x, std::size(x), 3.0F / 255, 85, {values, magnitudes});
   std::int32_t sum = 0;
-  for (int i = 0; i < 5; ++i) {
+  for (std::size_t i = 0; i < std::size(x); ++i) {
     EXPECT_EQ(values[i], expected[i] - 128);
     EXPECT_EQ(magnitudes[i], std::abs(expected[i] - 128));
     sum += values[i];
