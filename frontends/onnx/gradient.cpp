@@ -242,7 +242,7 @@ const Derivative* derivative_of(const Node& node) {
   }
   const auto* at = std::find_if(std::begin(kDerivatives), std::end(kDerivatives),
                                 [&](const Derivative& d) { return d.op == node.op->name; });
-  return at == std::end(kDerivatives) || !node.subgraphs.empty() ? nullptr : at;
+  return at == std::end(kDerivatives) ? nullptr : at;
 }
 
 std::vector<std::string> names(const Draft& node, std::string_view attribute) {
@@ -316,7 +316,7 @@ void add_gradient(Draft node, const std::function<std::optional<ValueId>(std::st
     const auto at = copied.find(id);
     return at == copied.end() ? id : at->second;
   };
-  std::vector<Node> tape_nodes;  // the copies that depend on an x
+  std::vector<ops::NodeId> taped;  // the copies that depend on an x
   std::string missing;
   for (ops::NodeId id : between) {
     const Node& original = graph.node(id);
@@ -325,30 +325,29 @@ void add_gradient(Draft node, const std::function<std::optional<ValueId>(std::st
     copy.op_type = original.op->name;
     copy.name = node.name + "/" + original.name;
     copy.attributes = original.attributes;
-    bool depends = false;
+    bool replaced = false, depends = false;
     for (ValueId v : original.inputs) {
       copy.inputs.push_back(copy_of(v));
+      replaced = replaced || copied.count(v) != 0;
       depends = depends || varies.count(copy_of(v)) != 0;
     }
-    if (!depends) continue;  // the same with any xs; what depends on zs alone is copied for its value only
-    if (derivative_of(original) == nullptr) missing += fmt::format("; {}", ops::describe(original));
+    if (!replaced) continue;  // the same whatever is given
+    if ((depends && derivative_of(original) == nullptr) || !original.subgraphs.empty())
+      missing += fmt::format("; {}", ops::describe(original));
     for (ValueId v : original.outputs) {
       if (v == kNone) {
         copy.outputs.push_back(kNone);
         continue;
       }
-      const std::string name = graph.value(v).name;
-      copy.outputs.push_back(graph.add_value(node.name + "/" + name));
-      copied[v] = copy.outputs.back();
-      varies.insert(copy.outputs.back());
+      const ValueId made = graph.add_value(node.name + "/" + graph.value(v).name);
+      copy.outputs.push_back(made);
+      copied[v] = made;
+      if (depends) varies.insert(made);
     }
-    Node taped;
-    taped.op = original.op;
-    taped.inputs = copy.inputs;
-    taped.outputs = copy.outputs;
-    taped.attributes = copy.attributes;
-    tape_nodes.push_back(std::move(taped));
-    if (missing.empty()) context.add(std::move(copy));
+    if (!missing.empty()) continue;  // nothing is added any more, only told
+    const ValueId made = copy.outputs.front();
+    context.add(std::move(copy));
+    if (depends) taped.push_back(graph.value(made).producer);
   }
   if (!missing.empty()) {
     fail(ErrorCode::unsupported, "Gradient '{}': these nodes have no derivative here{}", shown(node.name), missing);
@@ -356,9 +355,10 @@ void add_gradient(Draft node, const std::function<std::optional<ValueId>(std::st
 
   Tape tape(node, context);
   tape.add(copy_of(y), tape.filled(1, copy_of(y)));
-  for (auto at = tape_nodes.rbegin(); at != tape_nodes.rend(); ++at) {
-    const ValueId g = tape.of(at->outputs.front());
-    if (g != kNone) derivative_of(*at)->add(tape, *at, g);
+  for (auto at = taped.rbegin(); at != taped.rend(); ++at) {
+    const Node& copy = graph.node(*at);
+    const ValueId g = tape.of(copy.outputs.front());
+    if (g != kNone) derivative_of(copy)->add(tape, copy, g);
   }
   for (std::size_t i = 0; i < node.outputs.size(); ++i) {
     if (node.outputs[i] == kNone) continue;

@@ -123,6 +123,27 @@ TEST(Gradient, OfAGradientAndAtOtherValues) {
   EXPECT_FLOAT_EQ(out[1].view<float>()[0], 30);
 }
 
+TEST(Gradient, TakesWhatIsGivenForZsToo) {
+  // y = x · z², so dy/dx = z², at the z that the node is given.
+  onnx::ModelSpec spec;
+  spec.graph.nodes = {{"Mul", {"z", "z"}, {"s"}},
+                      {"Mul", {"x", "s"}, {"y"}},
+                      {"Gradient",
+                       {"x", "other"},
+                       {"d"},
+                       {attr("xs", onnx::Names{"x"}), attr("zs", onnx::Names{"z"}), attr("y", "y")},
+                       "grad",
+                       kTraining}};
+  spec.graph.inputs = {onnx::value("x", DType::f32, {}), onnx::value("z", DType::f32, {}),
+                       onnx::value("other", DType::f32, {})};
+  spec.graph.outputs = {onnx::value("y", DType::f32, {}), onnx::value("d", DType::f32, {})};
+  spec.opsets = {onnx::opset(kTraining, 1)};
+  const Outputs out =
+      engine_of(spec).run({{"x", Tensor::scalar(2.0F)}, {"z", Tensor::scalar(3.0F)}, {"other", Tensor::scalar(5.0F)}});
+  EXPECT_FLOAT_EQ(out[0].view<float>()[0], 18);
+  EXPECT_FLOAT_EQ(out[1].view<float>()[0], 25);
+}
+
 TEST(Gradient, NamesTheNodesThatHaveNone) {
   onnx::ModelSpec spec = with_gradient({"", {{"TopK", {"a", "axis"}, {"t", "i"}}, {"ReduceSum", {"t"}, {"y"}}}, {3}});
   const auto engine = try_engine_of(onnx::model(spec));
