@@ -1,6 +1,6 @@
 // ImageDecoder: the pixels of an encoded image. The formats are read by their own libraries; what they refuse, or what
 // is no image at all, decodes to an empty tensor, as the specification says.
-#include <openjpeg.h>
+#include <openjpeg-2.5/openjpeg.h>
 #include <png.h>
 #include <tiffio.h>
 #include <turbojpeg.h>
@@ -10,7 +10,7 @@
 #include <climits>
 #include <cstring>
 #include <memory>
-#include <vector>
+#include <utility>
 
 #define STB_IMAGE_IMPLEMENTATION
 #define STB_IMAGE_STATIC
@@ -30,19 +30,28 @@ namespace {
 using Bytes = std::span<const std::uint8_t>;
 constexpr std::int64_t kMostPixels = std::int64_t{1} << 28;  // what an image may claim to hold
 
+/// Memory for pixels of so many bytes is a tensor's, so that it is counted and bounded as all data memory is.
+struct Bitmap {
+  Bitmap(std::int64_t height, std::int64_t width, std::int64_t bytes) : tensor(DType::u8, {height, width, bytes}) {}
+  [[nodiscard]] std::uint8_t* data() { return tensor.mutable_view<std::uint8_t>().data(); }
+  [[nodiscard]] std::size_t size() const { return tensor.bytes(); }
+  Tensor tensor;
+};
+
 /// Rows from the top, three bytes a pixel: red, green, blue. Empty where decoding failed.
 struct Pixels {
   std::int64_t height = 0;
   std::int64_t width = 0;
-  std::vector<std::uint8_t> rgb;
+  Bitmap rgb{0, 0, 3};
 
   /// False where the size is nothing to allocate for.
   [[nodiscard]] bool resize(std::int64_t h, std::int64_t w) {
     if (h <= 0 || w <= 0 || h > kMostPixels / w) return false;
     height = h, width = w;
-    rgb.resize(static_cast<std::size_t>(3 * h * w));
+    rgb = {h, w, 3};
     return true;
   }
+  [[nodiscard]] std::size_t count() const { return rgb.size() / 3; }
 };
 
 bool starts_with(Bytes bytes, std::string_view magic, std::size_t at = 0) {
@@ -64,9 +73,9 @@ Pixels decode_png(Bytes bytes) {
   const std::unique_ptr<png_image, void (*)(png_image*)> guard(&image, png_image_free);
   if (!pixels.resize(image.height, image.width)) return {};
   image.format = PNG_FORMAT_RGBA;
-  std::vector<std::uint8_t> rgba(pixels.rgb.size() / 3 * 4);
+  Bitmap rgba(pixels.height, pixels.width, 4);
   if (png_image_finish_read(&image, nullptr, rgba.data(), 0, nullptr) == 0) return {};
-  drop_alpha(rgba.data(), rgba.size() / 4, pixels.rgb.data());
+  drop_alpha(rgba.data(), pixels.count(), pixels.rgb.data());
   return pixels;
 }
 
@@ -84,13 +93,15 @@ Pixels decode_jpeg(Bytes bytes) {
                                      TJPF_RGB, TJFLAG_ACCURATEDCT);
     return failed != 0 && tjGetErrorCode(jpeg.get()) == TJERR_FATAL ? Pixels() : pixels;
   }
-  std::vector<std::uint8_t> cmyk(pixels.rgb.size() / 3 * 4);  // as printers' files have it: inverted
+  Bitmap cmyk(height, width, 4);  // as printers' files have it: inverted
   if (tjDecompress2(jpeg.get(), bytes.data(), bytes.size(), cmyk.data(), width, 0, height, TJPF_CMYK,
                     TJFLAG_ACCURATEDCT) != 0) {
     return {};
   }
-  for (std::size_t i = 0; i < pixels.rgb.size(); ++i) {
-    pixels.rgb[i] = static_cast<std::uint8_t>(cmyk[i / 3 * 4 + i % 3] * cmyk[i / 3 * 4 + 3] / 255);
+  const std::uint8_t* from = cmyk.data();
+  std::uint8_t* to = pixels.rgb.data();
+  for (std::size_t i = 0; i < pixels.count(); ++i, from += 4, to += 3) {
+    for (int c = 0; c < 3; ++c) to[c] = static_cast<std::uint8_t>(from[c] * from[3] / 255);
   }
   return pixels;
 }
@@ -161,12 +172,13 @@ Pixels decode_tiff(Bytes bytes) {
       TIFFGetField(tiff.get(), TIFFTAG_IMAGELENGTH, &height) == 0 || !pixels.resize(height, width)) {
     return {};
   }
-  std::vector<std::uint32_t> rgba(pixels.rgb.size() / 3);
-  if (TIFFReadRGBAImageOriented(tiff.get(), width, height, rgba.data(), ORIENTATION_TOPLEFT, 1) == 0) return {};
-  for (std::size_t i = 0; i < rgba.size(); ++i) {
-    pixels.rgb[3 * i] = static_cast<std::uint8_t>(TIFFGetR(rgba[i]));
-    pixels.rgb[3 * i + 1] = static_cast<std::uint8_t>(TIFFGetG(rgba[i]));
-    pixels.rgb[3 * i + 2] = static_cast<std::uint8_t>(TIFFGetB(rgba[i]));
+  Tensor rgba(DType::u32, {height, width});
+  auto* words = rgba.mutable_view<std::uint32_t>().data();
+  if (TIFFReadRGBAImageOriented(tiff.get(), width, height, words, ORIENTATION_TOPLEFT, 1) == 0) return {};
+  std::uint8_t* to = pixels.rgb.data();
+  for (std::size_t i = 0; i < pixels.count(); ++i) {
+    for (const std::uint32_t c : {TIFFGetR(words[i]), TIFFGetG(words[i]), TIFFGetB(words[i])})
+      *to++ = static_cast<std::uint8_t>(c);
   }
   return pixels;
 }
@@ -227,22 +239,22 @@ Pixels decode_jpeg2000(Bytes bytes) {
   const bool read = opj_read_header(stream.get(), codec.get(), &header) != OPJ_FALSE;
   const std::unique_ptr<opj_image_t, void (*)(opj_image_t*)> image(header, opj_image_destroy);
   Pixels pixels;
-  if (!read || !image || image->numcomps < 1) return {};
-  const opj_image_comp_t* components = image->comps;
-  const std::uint32_t used = image->numcomps >= 3 ? 3 : 1;
-  if (!pixels.resize(components[0].h, components[0].w)) return {};
-  if (opj_decode(codec.get(), stream.get(), image.get()) == OPJ_FALSE) return {};
-  for (std::uint32_t c = 0; c < used; ++c) {
-    const opj_image_comp_t& component = components[c];
-    if (component.data == nullptr || component.w != pixels.width || component.h != pixels.height ||
-        component.prec < 1 || component.prec > 31) {
-      return {};
-    }
+  constexpr std::uint32_t kMostComponents = 4;  // colour and alpha: the decoder makes room for all that are claimed
+  if (!read || !image || image->numcomps < 1 || image->numcomps > kMostComponents) return {};
+  const std::span<const opj_image_comp_t> components(image->comps, image->numcomps);
+  const bool colour = components.size() >= 3;
+  const auto fits = [&](const opj_image_comp_t& c) {
+    return c.w == components[0].w && c.h == components[0].h && c.prec >= 1 && c.prec <= 31;
+  };
+  if (!std::all_of(components.begin(), components.end(), fits) || !pixels.resize(components[0].h, components[0].w) ||
+      opj_decode(codec.get(), stream.get(), image.get()) == OPJ_FALSE ||
+      std::any_of(components.begin(), components.end(), [](const opj_image_comp_t& c) { return c.data == nullptr; })) {
+    return {};
   }
-  const std::size_t count = pixels.rgb.size() / 3;
-  for (std::size_t i = 0; i < count; ++i) {
-    for (std::size_t c = 0; c < 3; ++c) pixels.rgb[3 * i + c] = as_byte(components[used == 3 ? c : 0], i);
-    if (used == 3 && image->color_space == OPJ_CLRSPC_SYCC) to_rgb(&pixels.rgb[3 * i]);
+  std::uint8_t* to = pixels.rgb.data();
+  for (std::size_t i = 0; i < pixels.count(); ++i, to += 3) {
+    for (std::size_t c = 0; c < 3; ++c) to[c] = as_byte(components[colour ? c : 0], i);
+    if (colour && image->color_space == OPJ_CLRSPC_SYCC) to_rgb(to);
   }
   return pixels;
 }
@@ -347,18 +359,17 @@ std::uint8_t luma(const std::uint8_t* rgb) {
 
 void kernel(KernelContext& ctx) {
   const std::string_view format = ctx.op().s("pixel_format");
-  const Pixels pixels = decode(ctx.in<std::uint8_t>(0));
-  const std::int64_t channels = format == "Grayscale" ? 1 : 3;
-  Tensor image = ctx.allocate(0, DType::u8, {pixels.height, pixels.width, channels});
-  const auto out = image.mutable_view<std::uint8_t>();
-  const std::uint8_t* from = pixels.rgb.data();
-  for (std::size_t i = 0; i < pixels.rgb.size() / 3; ++i, from += 3) {
-    if (channels == 1) {
-      out[i] = luma(from);
-    } else {
-      for (std::size_t c = 0; c < 3; ++c) out[3 * i + c] = from[format == "BGR" ? 2 - c : c];
-    }
+  Pixels pixels = decode(ctx.in<std::uint8_t>(0));
+  std::uint8_t* rgb = pixels.rgb.data();
+  if (format == "Grayscale") {
+    Tensor image = ctx.allocate(0, DType::u8, {pixels.height, pixels.width, 1});
+    for (std::uint8_t& grey : image.mutable_view<std::uint8_t>()) grey = luma(rgb), rgb += 3;
+    return;
   }
+  if (format == "BGR") {
+    for (std::size_t i = 0; i < pixels.count(); ++i, rgb += 3) std::swap(rgb[0], rgb[2]);
+  }
+  ctx.set(0, pixels.rgb.tensor);
 }
 
 }  // namespace

@@ -8,6 +8,7 @@
 #include <stop_token>
 #include <thread>
 
+#include "ops/ir/op.h"
 #include "tests/support/engine_of.h"
 #include "tests/support/real_models.h"
 
@@ -306,6 +307,20 @@ TEST(MemoryLimit, OfANodeWhoseOutputDependsOnData) {
   for (const std::int64_t n : {std::int64_t{1} << 20, std::int64_t{1} << 38, std::int64_t{1} << 58})
     expect_error(expand.try_run(to(n)), ErrorCode::limit_exceeded, {"blow_up", std::to_string(4 * n), "memory_bytes"});
   EXPECT_EQ(expand.run(to(7))[0].shape(), (Shape{7}));
+}
+
+TEST(MemoryLimit, OfDecodedImages) {
+  if (ops::find_operator("ImageDecoder") == nullptr) GTEST_SKIP() << "built without images";
+  const Engine engine = engine_of({.graph = {.nodes = {{"ImageDecoder", {"x"}, {"y"}, {}, "decode"}},
+                                             .inputs = {onnx::value("x", DType::u8, {"n"})},
+                                             .outputs = {onnx::value("y", DType::u8, {"h", "w", 3})}}},
+                                  {.threads = 1, .memory_bytes = 1 << 20});
+  const auto image = [](const std::string& text) {
+    return Tensor::from(std::vector<std::uint8_t>(text.begin(), text.end()), {static_cast<std::int64_t>(text.size())});
+  };
+  expect_error(engine.try_run(image("P3 1000 1000 255 1")), ErrorCode::limit_exceeded,
+               {"decode", "3000000 bytes", "memory_bytes"});
+  EXPECT_EQ(engine.run(image("P3 1 1 255 1 2 3"))[0].view<std::uint8_t>()[2], 3);
 }
 
 TEST(MemoryLimit, OfStrings) {
