@@ -61,16 +61,12 @@ std::vector<Value> evaluated(const ops::Graph& graph, const ops::Node& node, con
 
 std::shared_ptr<const Folded> FoldedConstants::find(const std::string& key) const {
   const std::lock_guard lock(mutex_);
-  const auto found = entries_.find(key);
-  return found == entries_.end() ? nullptr : found->second.lock();
+  return entries_.find(key);
 }
 
 void FoldedConstants::add(const std::string& key, const std::shared_ptr<const Folded>& folded) {
   const std::lock_guard lock(mutex_);
-  entries_[key] = folded;
-  if (entries_.size() < swept_at_) return;
-  std::erase_if(entries_, [](const auto& entry) { return entry.second.expired(); });
-  swept_at_ = std::max<std::size_t>(1024, 2 * entries_.size());
+  entries_.add(key, folded);
 }
 
 std::size_t fold_constant(ops::Graph& graph, Context& context) {

@@ -8,12 +8,12 @@
 #include <mutex>
 #include <string>
 #include <string_view>
-#include <unordered_map>
 #include <vector>
 
 #include "ops/ir/graph.h"
 #include "ops/ir/loop_builder.h"
 #include "ops/ir/op.h"
+#include "ops/ir/weak_map.h"
 
 namespace lathe::passes {
 
@@ -54,8 +54,7 @@ class FoldedConstants {
 
  private:
   mutable std::mutex mutex_;
-  std::unordered_map<std::string, std::weak_ptr<const Folded>> entries_;
-  std::size_t swept_at_ = 1024;
+  ops::WeakMap<const Folded> entries_;
 };
 
 struct Context {

@@ -1,8 +1,6 @@
 // Makes plans: a step per group, buffers placed by lifetime, all loops compiled together.
 #include <algorithm>
-#include <cstdlib>
 #include <cstring>
-#include <deque>
 #include <set>
 #include <unordered_map>
 
@@ -581,9 +579,7 @@ std::shared_ptr<const void> PackedWeights::get(DataMemory& memory, const Tensor&
                                                const void* context) {
   const std::string whole = fmt::format("{}:{}", source, key);
   const std::lock_guard lock(mutex_);
-  if (const auto found = entries_.find(whole); found != entries_.end()) {
-    if (auto packed = found->second.lock()) return packed;
-  }
+  if (auto known = entries_.find(whole)) return known;
   struct Packed {
     std::shared_ptr<void> memory;
     Tensor constant;
@@ -591,11 +587,7 @@ std::shared_ptr<const void> PackedWeights::get(DataMemory& memory, const Tensor&
   const auto holder = std::make_shared<Packed>(Packed{memory.allocate(Use::packed_weights, bytes), constant});
   if (!pack(context, holder->memory.get())) return nullptr;
   std::shared_ptr<const void> packed(holder, holder->memory.get());
-  entries_[whole] = packed;
-  if (entries_.size() >= swept_at_) {
-    std::erase_if(entries_, [](const auto& entry) { return entry.second.expired(); });
-    swept_at_ = std::max<std::size_t>(1024, 2 * entries_.size());
-  }
+  entries_.add(whole, packed);
   return packed;
 }
 

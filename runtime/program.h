@@ -11,6 +11,7 @@
 #include "jit/jit.h"
 #include "ops/ir/graph.h"
 #include "ops/ir/loop_builder.h"
+#include "ops/ir/weak_map.h"
 #include "passes/pipeline.h"
 #include "runtime/data_memory.h"
 #include "runtime/plan.h"
@@ -29,8 +30,7 @@ class PackedWeights {
 
  private:
   std::mutex mutex_;
-  std::unordered_map<std::string, std::weak_ptr<const void>> entries_;
-  std::size_t swept_at_ = 1024;
+  ops::WeakMap<const void> entries_;
 };
 
 /// What specialization needs to know of its engine.
