@@ -68,6 +68,12 @@ def difference(ours, theirs):
             if b[name].dtype.kind not in "fiub" or b[name].size == 0:
                 continue
             x, y = a[name].astype(np.float64), b[name].astype(np.float64)
+            finite = np.isfinite(y)
+            if not np.array_equal(x[~finite], y[~finite], equal_nan=True) or not np.isfinite(x[finite]).all():
+                return math.inf
+            if not finite.any():
+                continue
+            x, y = x[finite], y[finite]
             worst = max(worst, float(np.abs(x - y).max() / max(np.abs(y).max(), 1e-30)))
     return worst
 

@@ -2,7 +2,6 @@
 #include <lathe/lathe.h>
 #include <lathe/tools.h>
 
-#include <algorithm>
 #include <chrono>
 #include <cstdio>
 #include <exception>

@@ -172,36 +172,18 @@ OnnxField& OnnxField::add(OnnxField field) {
   return fields.back();
 }
 
-OnnxField& OnnxField::add_message(std::uint32_t at, Kind what) {
-  OnnxField field;
-  field.number = at;
-  field.kind = what;
-  return add(std::move(field));
-}
+OnnxField& OnnxField::add_message(std::uint32_t at, Kind what) { return add({.number = at, .kind = what}); }
 
 void OnnxField::add_text(std::uint32_t at, std::string_view value) {
-  OnnxField field;
-  field.number = at;
-  field.kind = Kind::text;
-  field.bytes = value;
-  add(std::move(field));
+  add({.number = at, .kind = Kind::text, .bytes = std::string(value)});
 }
 
 void OnnxField::add_bytes(std::uint32_t at, std::string_view value) {
-  OnnxField field;
-  field.number = at;
-  field.kind = Kind::bytes;
-  field.bytes = value;
-  add(std::move(field));
+  add({.number = at, .kind = Kind::bytes, .bytes = std::string(value)});
 }
 
 void OnnxField::add_integer(std::uint32_t at, std::int64_t value) {
-  OnnxField field;
-  field.number = at;
-  field.kind = Kind::integer;
-  field.wire = 0;
-  field.scalar = static_cast<std::uint64_t>(value);
-  add(std::move(field));
+  add({.number = at, .kind = Kind::integer, .wire = 0, .scalar = static_cast<std::uint64_t>(value)});
 }
 
 }  // namespace lathe::fuzz

@@ -33,10 +33,10 @@ enum class Kind : std::uint8_t {
 struct OnnxField {
   std::uint32_t number = 0;
   Kind kind = Kind::other;
-  int wire = 2;                   ///< protobuf's wire type
-  std::uint64_t scalar = 0;       ///< of a number; a float's bits
-  std::string bytes;              ///< of text, bytes and what is not known
-  std::vector<OnnxField> fields;  ///< of a message
+  int wire = 2;                     ///< protobuf's wire type
+  std::uint64_t scalar = 0;         ///< of a number; a float's bits
+  std::string bytes{};              ///< of text, bytes and what is not known
+  std::vector<OnnxField> fields{};  ///< of a message
 
   [[nodiscard]] bool is_message() const { return kind <= Kind::entry; }
   [[nodiscard]] const OnnxField* find(std::uint32_t wanted) const;

@@ -291,7 +291,7 @@ void expect_real_time(const Engine& engine, const std::vector<Tensor>& inputs, c
   const Costs costs = costs_of(session, 20);
   EXPECT_TRUE(costs.ok) << what;
   EXPECT_EQ(costs.allocations, 0) << what;
-  for (const tools::StepRecord& step : tools::explain(engine, shapes).steps) {
+  for (const tools::StepRecord& step : tools::explain(engine, shapes, true).steps) {
     if (step.backend == "plain") seen.insert(step.kernel);
   }
 }
@@ -351,7 +351,7 @@ TEST(PlainKernels, TakeNothingFromTheHeapWhereTheySayIt) {
   }
   for (const char* model : {"tashkeel-int8", "surface-tree"}) {
     const Engine engine = Engine::load(model_path(model), {.threads = 1});
-    for (const tools::StepRecord& step : tools::explain(engine, shapes_of(stored_sample(model))).steps) {
+    for (const tools::StepRecord& step : tools::explain(engine, shapes_of(stored_sample(model)), true).steps) {
       if (step.backend == "plain") seen.insert(step.kernel);  // run above
     }
   }
