@@ -29,8 +29,8 @@ std::array<Ends, Shape::kMaxRank> ends_of(const OpView& op) {
   for (std::int64_t i = 0; i < count; ++i) {
     constexpr std::int64_t kLimit = std::int64_t{1} << 48;
     const Ends e{pads.integer(i), pads.integer(i + count)};
-    op.require(std::abs(e.begin) < kLimit && std::abs(e.end) < kLimit, "pads of {} and {} are too large", e.begin,
-               e.end);
+    op.require(e.begin > -kLimit && e.begin < kLimit && e.end > -kLimit && e.end < kLimit,
+               "pads of {} and {} are too large", e.begin, e.end);
     ends[static_cast<std::size_t>(op.axis(axes ? axes->integer(i) : i, rank, "an axis"))] = e;
   }
   return ends;

@@ -12,6 +12,10 @@ namespace {
 constexpr std::size_t kAlignment = 64;
 constexpr std::size_t kAddressSpace = std::size_t{1} << 47;  // sanitizers end a process that asks for more
 
+[[noreturn]] void fail_no_memory(std::size_t bytes) {
+  fail(ErrorCode::out_of_memory, "{}no memory for {} bytes", ops::OnBehalfOf::blame(), bytes);
+}
+
 }  // namespace
 
 DataMemory::DataMemory(std::shared_ptr<Allocator> allocator, std::size_t limit)
@@ -39,12 +43,19 @@ void DataMemory::take(Use use, std::size_t bytes) {
       counts_->by_use[static_cast<std::size_t>(use)] += bytes;
       return;
     }
-    if (last_try) {
-      fail(ErrorCode::limit_exceeded, "{}{} bytes more would exceed memory_bytes: {} of {} bytes are in use",
-           ops::OnBehalfOf::blame(), bytes, before, limit_);
-    }
+    if (last_try) fail_limit(bytes, before);
     if (reclaim_) reclaim_();
   }
+}
+
+void DataMemory::fail_limit(std::size_t bytes, std::size_t before) const {
+  fail(ErrorCode::limit_exceeded, "{}{} bytes more would exceed memory_bytes: {} of {} bytes are in use",
+       ops::OnBehalfOf::blame(), bytes, before, limit_);
+}
+
+void DataMemory::require(std::size_t bytes) const {
+  if (!fits(bytes, 0)) fail_limit(bytes, counts_->all);
+  if (bytes > kAddressSpace) fail_no_memory(bytes);
 }
 
 std::shared_ptr<void> DataMemory::charge(Use use, std::size_t bytes) {
@@ -53,10 +64,7 @@ std::shared_ptr<void> DataMemory::charge(Use use, std::size_t bytes) {
 }
 
 std::shared_ptr<void> DataMemory::allocate(Use use, std::size_t bytes) {
-  const auto no_memory = [&] {
-    fail(ErrorCode::out_of_memory, "{}no memory for {} bytes", ops::OnBehalfOf::blame(), bytes);
-  };
-  if (bytes > kAddressSpace && limit_ == 0) no_memory();
+  if (bytes > kAddressSpace && limit_ == 0) fail_no_memory(bytes);
   const std::size_t rounded =
       bytes > kAddressSpace ? bytes : (std::max<std::size_t>(bytes, 1) + kAlignment - 1) / kAlignment * kAlignment;
   take(use, rounded);
@@ -66,7 +74,7 @@ std::shared_ptr<void> DataMemory::allocate(Use use, std::size_t bytes) {
   }
   if (!memory) {
     counts_->give_back(use, rounded);
-    no_memory();
+    fail_no_memory(bytes);
   }
   return {memory, [allocator = allocator_, counts = counts_, use, rounded](void* p) {
             counts->give_back(use, rounded);

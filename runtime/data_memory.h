@@ -30,6 +30,8 @@ class DataMemory {
   /// At least `bytes` bytes aligned to 64, released with the last copy. Failure (limit_exceeded, out_of_memory) in the
   /// name of ops::OnBehalfOf.
   std::shared_ptr<void> allocate(Use use, std::size_t bytes);
+  /// Fails as allocate() does where so many bytes could never be had.
+  void require(std::size_t bytes) const;
   /// Counts bytes that were allocated elsewhere until the last copy goes. Failure (limit_exceeded).
   std::shared_ptr<void> charge(Use use, std::size_t bytes);
   /// The same for tensors that the library makes: see ops::MemoryScope.
@@ -55,6 +57,7 @@ class DataMemory {
   };
   [[nodiscard]] bool fits(std::size_t bytes, std::size_t before) const;
   void take(Use use, std::size_t bytes);
+  [[noreturn]] void fail_limit(std::size_t bytes, std::size_t before) const;
 
   std::shared_ptr<Allocator> allocator_;
   std::size_t limit_;

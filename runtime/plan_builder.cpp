@@ -36,9 +36,12 @@ class PlanBuilder {
 
   std::shared_ptr<const Plan> finish(const std::function<void()>& check) {
     add_outputs();
-    compile(check);
     place();
-    for (Item& item : items_) plan_->steps.push_back(std::move(item.step));
+    compile(check);
+    for (Item& item : items_) {
+      plan_->scratch_bytes = std::max(plan_->scratch_bytes, item.step->record.scratch_bytes);
+      plan_->steps.push_back(std::move(item.step));
+    }
     for (ValueId v : graph_.inputs) plan_->inputs.push_back(*graph_.value(v).fact);
     for (ValueId v : graph_.outputs) plan_->outputs.push_back(*graph_.value(v).fact);
     plan_->charge += sizeof(Plan) + plan_->steps.size() * kStepBytes;
@@ -73,6 +76,9 @@ class PlanBuilder {
   void add_group(const Group& group) {
     const NodeId last = group.nodes.back();
     const ops::Node& node = graph_.node(last);
+    // First of all: oneDNN takes seconds to make a primitive for a result that no memory could hold.
+    const ops::OnBehalfOf name(node);
+    for (ValueId v : group.outputs) options_.memory->require(Tensor::byte_size(fact(v).dtype, fact(v).shape));
     if (!node.op->expr) {
       add_plain(last);
       return;
@@ -504,6 +510,10 @@ class PlanBuilder {
     const auto largest = std::max_element(lives.begin(), lives.end(),
                                           [](const Lifetime& a, const Lifetime& b) { return a.bytes < b.bytes; });
     if (largest != lives.end()) plan_->largest = items_[static_cast<std::size_t>(largest->first)].step->record.name;
+    {
+      const ops::OnBehalfOf name(plan_->largest);
+      options_.memory->require(plan_->arena_bytes);
+    }
     plan_->writers.assign(graph_.outputs.size(), -1);
     std::vector<std::size_t> offset(graph_.value_count(), 0);
     for (std::size_t i = 0; i < owners.size(); ++i) {
@@ -512,7 +522,6 @@ class PlanBuilder {
       if (margin > 0) plan_->watched.push_back({at, lives[i].bytes - 2 * margin, lives[i].first, lives[i].last});
     }
     for (Item& item : items_) {
-      plan_->scratch_bytes = std::max(plan_->scratch_bytes, item.step->record.scratch_bytes);
       for (std::size_t s = 0; s < item.values.size(); ++s) {
         const Slot slot = slot_of(item, s, offset);
         item.step->slots.push_back(slot);

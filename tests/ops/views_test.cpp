@@ -187,6 +187,8 @@ TEST(Pad, ModesThatReadTheInput) {
   expect_tensor(run("Pad", {x, longs({-1, 1})}, mode("edge")), DType::f32, {3}, {1, 2, 2});
   EXPECT_TRUE(mentions(refusal("Pad", {x, longs({1, 1})}, mode("mirror")), "mode must be"));
   EXPECT_TRUE(mentions(refusal("Pad", {x, longs({-2, -2})}), "cut more"));
+  for (const std::int64_t far : {INT64_MIN, INT64_MAX})
+    EXPECT_TRUE(mentions(refusal("Pad", {x, longs({far, 1})}), "too large"));
   EXPECT_TRUE(mentions(refusal("Pad", {x, longs({1})}), "expected 2"));
   EXPECT_TRUE(mentions(refusal("Pad", {Tensor(DType::f32, {0}), longs({1, 0})}, mode("edge")), "no elements"));
 }

@@ -265,6 +265,21 @@ TEST(MemoryLimit, AnArenaIsBlamedOnTheStepWithTheLargestBuffer) {
   expect_error(engine.try_run(Tensor(DType::f32, {1 << 20})), ErrorCode::limit_exceeded, {"scale", "4194304 bytes"});
 }
 
+TEST(MemoryLimit, WhatCouldNeverFitIsRefusedBeforeItIsCompiled) {
+  const Engine sums = engine_of(scale_and_shift(), {.threads = 1, .memory_bytes = 1 << 20, .passes = "-graph_fuse"});
+  expect_error(sums.try_prepare({{"x", {1 << 20}}}), ErrorCode::limit_exceeded, {"scale", "4194304 bytes"});
+  EXPECT_EQ(sums.cache_stats().kernels_compiled, 0U);
+
+  // Of which oneDNN would make a primitive in a minute.
+  const Engine wide = engine_of(
+      {.graph = {.nodes = {{"Conv", {"x", "w"}, {"y"}, {onnx::attr("pads", onnx::Ints{0, INT32_MAX, 0, 0})}, "widen"}},
+                 .inputs = {onnx::value("x", DType::f32, {1, 1, 1, "n"})},
+                 .outputs = {onnx::value("y", DType::f32, {1, 1, 1, "m"})},
+                 .initializers = {onnx::tensor("w", {1, 1, 1, 2}, std::vector<float>{1, 1})}}},
+      {.threads = 1, .memory_bytes = 1 << 20});
+  expect_error(wide.try_prepare({{"x", {1, 1, 1, 8}}}), ErrorCode::limit_exceeded, {"widen", "of 1048576 bytes"});
+}
+
 TEST(MemoryLimit, WhatIsIdleMakesRoom) {
   const Engine engine = engine_of(scale_and_shift(), {.threads = 1, .memory_bytes = 1 << 20, .passes = "-graph_fuse"});
   const Tensor x(DType::f32, {100'000});  // 400 kB of arena and as much of result
