@@ -155,14 +155,18 @@ std::vector<Value> EngineImpl::gather(std::span<const NamedValue> given, std::sp
 std::vector<Value> EngineImpl::placeholders(const Shapes& shapes, std::span<const Value> also) const {
   const ops::MemoryScope memory(core->memory().source(Use::values));
   std::vector<NamedValue> given;
+  const auto give = [&](const ValueInfo& input, const Shape& shape) {
+    const std::string name = fmt::format("input '{}'", shown(input.name));
+    const ops::OnBehalfOf blame(name);
+    given.push_back({input.name, zeros(input.dtype == DType::undefined ? DType(DType::f32) : input.dtype, shape)});
+  };
   for (const NamedShape& s : shapes) {
     const std::size_t index = s.name.empty() && inputs.size() == 1 ? 0 : static_cast<std::size_t>(input_index(s.name));
     for (std::int64_t d : s.shape) {
       if (d < 0)
         fail(ErrorCode::invalid_argument, "the shape of input '{}' has a negative extent: {}", shown(s.name), s.shape);
     }
-    const DType dtype = inputs[index].dtype == DType::undefined ? DType(DType::f32) : inputs[index].dtype;
-    given.push_back({inputs[index].name, zeros(dtype, s.shape)});
+    give(inputs[index], s.shape);
   }
   for (std::size_t i = 0; i < inputs.size(); ++i) {
     const bool stated =
@@ -175,8 +179,7 @@ std::vector<Value> EngineImpl::placeholders(const Shapes& shapes, std::span<cons
       fixed.push_back(d.extent);
       open = open || d.extent < 0;
     }
-    if (!open && inputs[i].kind == ValueInfo::Kind::tensor)
-      given.push_back({inputs[i].name, zeros(inputs[i].dtype, fixed)});
+    if (!open && inputs[i].kind == ValueInfo::Kind::tensor) give(inputs[i], fixed);
   }
   return gather(given, also);
 }
