@@ -94,7 +94,7 @@ int main(int argc, char** argv) {
     if (argument == "--no-wait") {
       options.wait = false;
     } else if (argument == "--steps" && i + 1 < argc) {
-      options.steps = std::max(1, std::atoi(argv[++i]));
+      options.steps = std::max(1, static_cast<int>(std::strtol(argv[++i], nullptr, 10)));
     } else if (argument == "--model" && i + 1 < argc) {
       options.model = argv[++i];
     } else {

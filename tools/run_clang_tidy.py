@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Runs clang-tidy over the product's sources as BUILD/compile_commands.json compiles them.
+"""Runs clang-tidy over all sources as BUILD/compile_commands.json compiles them.
 
     run_clang_tidy.py BUILD [--jobs N] [PATH...]
 
@@ -18,15 +18,18 @@ import time
 
 from project_files import ROOT, includes, resolve
 
-TIDY = "clang-tidy-14"
-FOLDERS = ("ops/", "frontends/", "passes/", "jit/", "runtime/", "cli/", "examples/", "python/")
+TIDY = "clang-tidy-22"  # reads system headers but does not check them, which saves over a third of the time
+FOLDERS = ("ops/", "frontends/", "passes/", "jit/", "runtime/", "cli/", "examples/", "python/", "tests/", "bench/")
 HEADERS = f"^{ROOT}/(include/|{'|'.join(FOLDERS)})"
 
 
 def flags_of(entry):
-    """What clang needs of a compile command: language, paths and definitions, not warnings or code generation."""
+    """What clang needs of a compile command: language, paths and definitions; no warnings, code generation or precompiled
+    headers. Assertions are on, so that they are checked and tell what holds."""
     words, kept = shlex.split(entry["command"]), []
     for i, word in enumerate(words):
+        if word == "-DNDEBUG":
+            continue
         if word.startswith(("-I", "-D", "-std=")) or word in ("-fno-exceptions", "-fno-rtti"):
             kept.append(word)
         elif word == "-isystem":

@@ -19,7 +19,7 @@ double ms_since(Clock::time_point begin) {
   return std::chrono::duration<double, std::milli>(Clock::now() - begin).count();
 }
 
-void answer(const nlohmann::json& line) { std::cout << line.dump() << std::endl; }
+void answer(const nlohmann::json& line) { std::cout << line.dump() << '\n' << std::flush; }
 
 nlohmann::json run_for(lathe::Session& session, double seconds) {
   nlohmann::json times = nlohmann::json::array();

@@ -22,7 +22,7 @@ using loops::Reduction;
 /// Writes kernels a line per instruction.
 class Maker {
  public:
-  Maker(std::string name, std::vector<std::int64_t> outer, std::vector<std::int64_t> inner = {}) {
+  Maker(std::string name, const std::vector<std::int64_t>& outer, const std::vector<std::int64_t>& inner = {}) {
     k.name = std::move(name);
     k.outer = static_cast<int>(outer.size());
     k.inner = static_cast<int>(inner.size());
