@@ -3,6 +3,7 @@
 
 #include "tests/frontends/import_text.h"
 #include "tests/support/proto_mutator.h"
+#include "tests/support/rounds.h"
 
 namespace lathe::tests {
 namespace {
@@ -51,7 +52,7 @@ TEST(OnnxMutation, DamagedModelsAreRefusedOrImport) {
   options.formats = {"onnx"};
   ProtoMutator mutator(20261202);
   int imported = 0;
-  constexpr int kMutants = 3000;
+  constexpr int kMutants = test::rounds(3000);
   for (int i = 0; i < kMutants; ++i) {
     const std::string bytes = mutator.mutate(sound);
     try {

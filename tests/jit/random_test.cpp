@@ -8,6 +8,7 @@
 
 #include "jit/jit.h"
 #include "tests/support/random_kernel.h"
+#include "tests/support/rounds.h"
 
 namespace lathe::jit::testing {
 namespace {
@@ -15,7 +16,7 @@ namespace {
 using test::KernelMemory;
 using test::RandomKernel;
 
-constexpr std::uint64_t kSeeds = 120;
+constexpr std::uint64_t kSeeds = test::rounds(120);
 
 std::int32_t run(const CompiledKernel& code, const RandomKernel& random, const KernelMemory& memory,
                  const std::vector<std::int64_t>& bounds) {
