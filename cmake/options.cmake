@@ -11,7 +11,9 @@ if(NOT CMAKE_BUILD_TYPE)
 endif()
 find_program(CCACHE ccache)
 if(CCACHE AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
-  set(CMAKE_CXX_COMPILER_LAUNCHER ${CCACHE})
+  # What ccache wants to be told before it caches what is compiled with precompiled headers.
+  set(CMAKE_CXX_COMPILER_LAUNCHER env CCACHE_SLOPPINESS=pch_defines,time_macros ${CCACHE})
+  add_compile_options(-fpch-preprocess)
 endif()
 find_program(LLD ld.lld)
 if(LLD)
@@ -33,9 +35,28 @@ else()
   target_compile_options(lathe_warnings INTERFACE -Werror)  # instrumented code makes g++ warn of what is not there
 endif()
 
+# The headers from outside that most sources include; reading them is a third to a half of what compiling takes. Sources name
+# what they use all the same: clang-tidy reads each without these.
+set(LATHE_COMMON_HEADERS
+    <algorithm> <array> <atomic> <bit> <chrono> <cmath> <condition_variable> <cstdint> <cstring> <deque> <filesystem> <fstream> <functional> <limits>
+    <map> <memory> <mutex> <numeric> <optional> <random> <set> <span> <sstream> <stop_token> <string> <string_view> <thread>
+    <unordered_map> <unordered_set> <utility> <variant> <vector> <fmt/format.h> <fmt/ranges.h>)
+
+# lathe_precompiled_headers(NAME HEADERS...): a target whose headers, compiled once, others take with REUSE_FROM.
+function(lathe_precompiled_headers name)
+  file(GENERATE OUTPUT ${CMAKE_CURRENT_BINARY_DIR}/${name}.cpp CONTENT "// Nothing but its headers counts.\n")
+  add_library(${name} OBJECT ${CMAKE_CURRENT_BINARY_DIR}/${name}.cpp)
+  target_precompile_headers(${name} PRIVATE ${LATHE_COMMON_HEADERS} ${ARGN})
+  target_link_libraries(${name} PRIVATE fmt::fmt lathe_warnings)
+endfunction()
+lathe_precompiled_headers(lathe_precompiled)
+
 # lathe_library(NAME SOURCES... ): a static library of this folder, with the public headers and the root on its path.
 function(lathe_library name)
   add_library(${name} STATIC ${ARGN})
   target_include_directories(${name} PUBLIC ${CMAKE_SOURCE_DIR}/include ${CMAKE_SOURCE_DIR})
   target_link_libraries(${name} PUBLIC fmt::fmt PRIVATE lathe_warnings)
+  if(NOT name STREQUAL lathe_jit)
+    target_precompile_headers(${name} REUSE_FROM lathe_precompiled)
+  endif()
 endfunction()
