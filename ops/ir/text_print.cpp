@@ -25,7 +25,7 @@ bool is_bare(std::string_view name) {
   return name.find("//") == std::string_view::npos;  // that begins a comment
 }
 
-std::string quoted(std::string_view text) {
+std::string in_quotes(std::string_view text) {
   std::string out = "\"";
   for (char c : text) {
     const auto byte = static_cast<unsigned char>(c);
@@ -43,7 +43,7 @@ std::string quoted(std::string_view text) {
   return out + "\"";
 }
 
-std::string name_text(std::string_view name) { return is_bare(name) ? std::string(name) : quoted(name); }
+std::string name_text(std::string_view name) { return is_bare(name) ? std::string(name) : in_quotes(name); }
 
 /// A number that reads back as a float: with a point or an exponent.
 template <class T>
@@ -68,7 +68,7 @@ std::string element_text(const Tensor& tensor, std::int64_t i) {
     case DType::f64:
       return float_text(tensor.view<double>()[at]);
     case DType::string:
-      return quoted(tensor.view<std::string>()[at]);
+      return in_quotes(tensor.view<std::string>()[at]);
     case DType::boolean:
       return tensor.view<bool>()[at] ? "true" : "false";
     case DType::u64:
@@ -113,7 +113,7 @@ std::string type_text(const ValueInfo& info) {
       } else {
         // A symbol that reads as a number is quoted: the exporter wrote it, it is not an extent.
         const bool number = !dim.symbol.empty() && dim.symbol.find_first_not_of("0123456789-") == std::string::npos;
-        text += dim.symbol.empty() ? "?" : number ? quoted(dim.symbol) : name_text(dim.symbol);
+        text += dim.symbol.empty() ? "?" : number ? in_quotes(dim.symbol) : name_text(dim.symbol);
       }
     }
     text += "]";
@@ -136,7 +136,7 @@ std::string type_text(const ValueInfo& info) {
 struct AttributeText {
   std::string operator()(std::int64_t v) const { return std::to_string(v); }
   std::string operator()(double v) const { return float_text(v); }
-  std::string operator()(const std::string& v) const { return quoted(v); }
+  std::string operator()(const std::string& v) const { return in_quotes(v); }
   std::string operator()(const Tensor& v) const { return "tensor " + tensor_text(v); }
   std::string operator()(const ValueInfo& v) const { return "type " + type_text(v); }
   std::string operator()(const std::vector<std::int64_t>& v) const { return list("ints", v); }

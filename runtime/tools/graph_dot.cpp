@@ -7,7 +7,7 @@
 namespace lathe::runtime {
 namespace {
 
-std::string quoted(std::string_view text) {
+std::string in_quotes(std::string_view text) {
   std::string out = "\"";
   for (char c : shown(text)) {
     if (c == '"' || c == '\\') out += '\\';
@@ -33,7 +33,7 @@ class DotWriter {
     const auto node_id = [&](ops::NodeId n) { return fmt::format("n{}_{}", scope, n); };
     for (ops::ValueId v : graph.inputs) {
       out_ += fmt::format("  {} [label={}, shape=ellipse];\n", value_id(v),
-                          quoted(graph.value(v).name + " " + type_text(graph.value(v))));
+                          in_quotes(graph.value(v).name + " " + type_text(graph.value(v))));
     }
     const auto source = [&](ops::ValueId v) {
       const ops::NodeId producer = graph.value(v).producer;
@@ -41,21 +41,22 @@ class DotWriter {
     };
     for (ops::NodeId n : graph.order()) {
       const ops::Node& node = graph.node(n);
-      out_ += fmt::format("  {} [label={}, tooltip={}];\n", node_id(n), quoted(node.op->name), quoted(node.name));
+      out_ += fmt::format("  {} [label={}, tooltip={}];\n", node_id(n), in_quotes(node.op->name), in_quotes(node.name));
       for (ops::ValueId v : node.inputs) {
         if (v == ops::kNone || graph.value(v).is_constant()) continue;
-        out_ += fmt::format("  {} -> {} [label={}];\n", source(v), node_id(n), quoted(type_text(graph.value(v))));
+        out_ += fmt::format("  {} -> {} [label={}];\n", source(v), node_id(n), in_quotes(type_text(graph.value(v))));
       }
       for (const auto& subgraph : node.subgraphs) {
-        out_ += fmt::format("  subgraph cluster_{} {{ label={};\n", scopes_, quoted(node.name + ": " + subgraph->name));
+        out_ +=
+            fmt::format("  subgraph cluster_{} {{ label={};\n", scopes_, in_quotes(node.name + ": " + subgraph->name));
         body(*subgraph);
         out_ += "  }\n";
       }
     }
     for (std::size_t i = 0; i < graph.outputs.size(); ++i) {
       const ops::ValueDef& value = graph.value(graph.outputs[i]);
-      out_ +=
-          fmt::format("  o{}_{} [label={}, shape=ellipse];\n", scope, i, quoted(value.name + " " + type_text(value)));
+      out_ += fmt::format("  o{}_{} [label={}, shape=ellipse];\n", scope, i,
+                          in_quotes(value.name + " " + type_text(value)));
       if (value.is_constant()) continue;
       out_ += fmt::format("  {} -> o{}_{};\n", source(graph.outputs[i]), scope, i);
     }

@@ -35,9 +35,9 @@ TEST_F(Images, PortableFormats) {
 }
 
 TEST_F(Images, BitmapsStandOnTheirHeads) {
-  const std::string header =
-      "BM\x3E\0\0\0\0\0\0\0\x36\0\0\0"s + "\x28\0\0\0\x01\0\0\0\x02\0\0\0\x01\0\x18\0"s + std::string(24, '\0');
-  expect_tensor(decoded(header + "\x03\x02\x01\0\x06\x05\x04\0"s), DType::u8, {2, 1, 3}, {4, 5, 6, 1, 2, 3});
+  std::string bitmap = "BM\x3E\0\0\0\0\0\0\0\x36\0\0\0\x28\0\0\0\x01\0\0\0\x02\0\0\0\x01\0\x18\0"s;
+  bitmap.append(24, '\0').append("\x03\x02\x01\0\x06\x05\x04\0"s);
+  expect_tensor(decoded(bitmap), DType::u8, {2, 1, 3}, {4, 5, 6, 1, 2, 3});
 }
 
 TEST_F(Images, PixelFormats) {
