@@ -202,7 +202,8 @@ void fill_row(const Settings& s, const AxisMap& m, double x, TableRow& row) {
     return;
   }
   const double stretch = s.antialias ? std::min(1.0, m.scale) : 1.0;
-  const double first = std::floor(x) + 1 - static_cast<double>(row.weights.size() / 2);
+  const std::size_t before = row.weights.size() / 2;
+  const double first = std::floor(x) + 1 - static_cast<double>(before);
   double sum = 0;
   for (std::size_t t = 0; t < row.weights.size(); ++t) {
     const double p = first + static_cast<double>(t);

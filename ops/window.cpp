@@ -34,7 +34,7 @@ void read_pads(const OpView& op, Window& w) {
              "pads must have {} values, a begin and an end per spatial axis, got {}", 2 * rank, pads.size());
   for (int d = 0; d < rank; ++d) {
     w.pads_begin[d] = pads[static_cast<std::size_t>(d)];
-    w.pads_end[d] = pads[static_cast<std::size_t>(d + rank)];
+    w.pads_end[d] = pads[static_cast<std::size_t>(d) + pads.size() / 2];
     op.require(w.pads_begin[d] >= 0 && w.pads_end[d] >= 0 && w.pads_begin[d] < kMost && w.pads_end[d] < kMost,
                "pads must be between 0 and {}, got {} and {}", kMost - 1, w.pads_begin[d], w.pads_end[d]);
   }

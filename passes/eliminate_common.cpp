@@ -1,5 +1,5 @@
 // eliminate_common: one node for all that compute the same; one constant for equal small ones.
-#include <cstring>
+#include <cstdint>
 #include <unordered_map>
 
 #include "passes/passes.h"
@@ -55,7 +55,7 @@ struct Add {
 
 std::string computation_key(const ops::Node& node, const std::function<void(std::string&, ValueId)>& name_input) {
   std::string key;
-  add_number(key, node.op);
+  add_number(key, reinterpret_cast<std::uintptr_t>(node.op));
   add_number(key, node.inputs.size());
   for (ValueId v : node.inputs) name_input(key, v);
   add_number(key, node.outputs.size());

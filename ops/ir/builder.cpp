@@ -31,7 +31,7 @@ std::vector<ValueId> Builder::ops(std::string_view name, std::vector<ValueId> in
 
 ValueId Builder::scalar(DType dtype, double value) { return constant(Tensor::scalar(value).cast(dtype)); }
 
-ValueId Builder::ints(std::vector<std::int64_t> values) {
+ValueId Builder::ints(const std::vector<std::int64_t>& values) {
   const auto count = static_cast<std::int64_t>(values.size());
   return constant(Tensor::from(values, {count}));
 }

@@ -32,7 +32,7 @@ class Builder {
   /// A rank-0 constant of `dtype`.
   ValueId scalar(DType dtype, double value);
   /// A 1-D i64 constant.
-  ValueId ints(std::vector<std::int64_t> values);
+  ValueId ints(const std::vector<std::int64_t>& values);
 
   [[nodiscard]] const Fact& fact(ValueId id) const { return *graph_.value(id).fact; }
   [[nodiscard]] Graph& graph() { return graph_; }

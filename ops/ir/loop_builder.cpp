@@ -2,7 +2,7 @@
 #include "ops/ir/loop_builder.h"
 
 #include <algorithm>
-#include <cstring>
+#include <bit>
 
 namespace lathe::ops {
 
@@ -53,7 +53,7 @@ struct LoopBuilder::State {
       const Inst& k = kernel.insts[i];
       if (k.op == inst.op && k.dtype == inst.dtype && k.a == inst.a && k.b == inst.b && k.c == inst.c &&
           k.index == inst.index && k.reduction == inst.reduction && k.imm_int == inst.imm_int &&
-          std::memcmp(&k.imm, &inst.imm, sizeof(k.imm)) == 0) {
+          std::bit_cast<std::uint64_t>(k.imm) == std::bit_cast<std::uint64_t>(inst.imm)) {
         return {static_cast<int>(i)};
       }
     }
@@ -425,8 +425,9 @@ GroupKernel build_kernel(const Graph& graph, const Group& group, bool canonical)
   if (!group.reduced.empty()) {
     state.inner_set = true;
     for (int d : group.reduced) {
-      k.extents[static_cast<std::size_t>(k.outer + k.inner)] = domain.shape[d];
-      variable[static_cast<std::size_t>(d)] = k.outer + k.inner++;
+      const int at = k.outer + k.inner++;
+      k.extents[static_cast<std::size_t>(at)] = domain.shape[d];
+      variable[static_cast<std::size_t>(d)] = at;
     }
   }
   std::vector<std::pair<std::int64_t, int>> all;

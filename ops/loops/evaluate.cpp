@@ -39,7 +39,10 @@ std::uint64_t constant_bits(DType dtype, double value, std::int64_t integer) {
 /// Elements wider than the 64 bits of a value are carried as their address: they are moved, chosen and compared, never
 /// computed with.
 bool by_address(DType dtype) { return dtype == DType::string || dtype == DType::c128; }
-const std::string& text(std::uint64_t address) { return *reinterpret_cast<const std::string*>(address); }
+const void* carried(std::uint64_t address) {
+  return reinterpret_cast<const void*>(address);  // NOLINT(performance-no-int-to-ptr): it was one
+}
+const std::string& text(std::uint64_t address) { return *static_cast<const std::string*>(carried(address)); }
 
 class Evaluation {
  public:
@@ -188,7 +191,7 @@ class Evaluation {
       if (dtype == DType::string) {
         static_cast<std::string*>(buffer)[offset] = text(bits);
       } else if (by_address(dtype)) {
-        std::memcpy(static_cast<std::uint8_t*>(buffer) + offset * 16, reinterpret_cast<const void*>(bits), 16);
+        std::memcpy(static_cast<std::uint8_t*>(buffer) + offset * 16, carried(bits), 16);
       } else if (dtype.is_packed()) {
         static_cast<std::uint8_t*>(buffer)[offset] = numeric::byte_of_packed(dtype, bits);
       } else {

@@ -20,7 +20,7 @@ class KeyWriter {
     byte(255);
     word(value);
   }
-  void index(int value) { index(static_cast<std::size_t>(value + 1)); }
+  void index(int value) { index(static_cast<std::size_t>(value) + 1); }
   void word(std::uint64_t value) {
     std::memcpy(key_.data() + size_, &value, sizeof value);
     size_ += sizeof value;

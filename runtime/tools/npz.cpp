@@ -120,7 +120,7 @@ void write_archive(const std::string& path, std::span<const NamedTensor> tensors
   }
   if (zip_close(archive.get()) != 0)
     fail(ErrorCode::io, "cannot write '{}': {}", shown(path), zip_strerror(archive.get()));
-  (void)archive.release();  // closed
+  [[maybe_unused]] zip_t* const closed = archive.release();
 }
 
 }  // namespace

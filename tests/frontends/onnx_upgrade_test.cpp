@@ -9,7 +9,7 @@ namespace {
 using namespace onnx;
 
 /// The imported text of one node `y = op(x, …)` in `opset`, without its first and last lines.
-std::string upgraded(const NodeSpec& node, int opset, std::vector<DimSpec> dims = {2, 3},
+std::string upgraded(const NodeSpec& node, int opset, const std::vector<DimSpec>& dims = {2, 3},
                      std::vector<Bytes> initializers = {}, std::vector<Bytes> more_outputs = {}) {
   std::vector<Bytes> outputs = {value("y", DType::f32, {})};
   outputs.insert(outputs.end(), more_outputs.begin(), more_outputs.end());

@@ -174,7 +174,7 @@ inline void expect_same(const loops::Kernel& k, const Data& got, const Data& exp
 
 /// Compiled at each level and, for ranges, in pieces: all equal to the evaluator, and to each other bit by bit.
 inline void check(const loops::Kernel& k, double tolerance = 2e-6, std::uint32_t seed = 1,
-                  std::vector<std::int64_t> sizes = {}, std::vector<int> levels = {-1, 0, 1, 2}) {
+                  const std::vector<std::int64_t>& sizes = {}, const std::vector<int>& levels = {-1, 0, 1, 2}) {
   ASSERT_EQ(loops::verify(k), "") << loops::to_string(k);
   const Data expected(k, seed, sizes);
   ASSERT_EQ(run_reference(k, expected), loops::kOk);

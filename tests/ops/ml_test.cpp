@@ -122,7 +122,7 @@ TEST(Linear, ScoresAndClasses) {
 }
 
 /// One split of feature 0 at 0 and two leaves.
-Attributes stump(std::string prefix, Ints ids, Numbers weights, std::string mode = "BRANCH_LEQ") {
+Attributes stump(const std::string& prefix, Ints ids, Numbers weights, std::string mode = "BRANCH_LEQ") {
   Ints trees(ids.size(), 0), nodes;
   for (std::size_t i = 0; i < ids.size(); ++i) nodes.push_back(1 + static_cast<std::int64_t>(i % 2));
   return {{"nodes_treeids", Ints{0, 0, 0}},         {"nodes_nodeids", Ints{0, 1, 2}},

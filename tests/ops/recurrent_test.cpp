@@ -78,7 +78,7 @@ TEST(Rnn, FollowsItsEquations) {
   const Layer l(1, 2);
   const auto y = run_op("RNN", {l.x, l.w, l.r, l.b, Tensor(), l.h},
                         {{"direction", "bidirectional"}, {"hidden_size", l.hidden}}, 2);
-  l.expect(y, 2, {5, 5, 5}, [&](std::int64_t d, std::int64_t t, std::int64_t n, std::vector<double> s) {
+  l.expect(y, 2, {5, 5, 5}, [&](std::int64_t d, std::int64_t t, std::int64_t n, const std::vector<double>& s) {
     std::vector<double> next;
     for (std::int64_t i = 0; i < l.hidden; ++i)
       next.push_back(std::tanh(l.projected(d, t, n, i) + l.recurrent(d, s, i)));

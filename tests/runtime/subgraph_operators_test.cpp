@@ -50,7 +50,7 @@ TEST_P(Gradients, AreTheSlopesOfTheFunction) {
   const Outputs exact = engine.run({{"a", inputs[0]}, {"b", inputs[1]}});
   constexpr float kStep = 1e-2F;
   for (int which = 0; which < 2; ++which) {
-    const auto slope = exact[static_cast<std::size_t>(1 + which)].view<float>();
+    const auto slope = exact[static_cast<std::size_t>(which) + 1].view<float>();
     for (std::size_t i = 0; i < slope.size(); ++i) {
       float y[2];
       for (int side = 0; side < 2; ++side) {
