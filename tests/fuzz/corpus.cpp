@@ -8,6 +8,7 @@
 #include <map>
 #include <optional>
 #include <set>
+#include <stdexcept>
 
 #include <lathe/lathe.h>
 #include <lathe/tools.h>
@@ -25,7 +26,10 @@ constexpr std::size_t kKnownElements = 64;                // integers up to this
 
 std::string read_file(const std::filesystem::path& path) {
   std::ifstream in(path, std::ios::binary);
-  return {std::istreambuf_iterator<char>(in), std::istreambuf_iterator<char>()};
+  std::string bytes(std::filesystem::file_size(path), '\0');
+  in.read(bytes.data(), static_cast<std::streamsize>(bytes.size()));
+  if (!in) throw std::runtime_error("cannot read " + path.string());
+  return bytes;
 }
 
 // ---- names that a node uses ----
@@ -323,7 +327,20 @@ class Cutter {
         if (constant) constants_[name] = &field;
       }
     }
-    for (const OnnxField* node : nodes_) used_.push_back(names_used(*node));
+    std::map<std::string, std::size_t> makers;
+    for (std::size_t i = 0; i < nodes_.size(); ++i) {
+      used_.push_back(names_used(*nodes_[i]));
+      for (const std::string& name : nodes_[i]->texts(on::kNodeOutput)) makers[name] = i;
+    }
+    near_.resize(nodes_.size());
+    for (std::size_t i = 0; i < nodes_.size(); ++i) {
+      for (const std::string& name : used_[i]) {
+        const auto maker = makers.find(name);
+        if (maker == makers.end()) continue;
+        near_[i].insert(maker->second);
+        near_[maker->second].insert(i);
+      }
+    }
   }
 
   [[nodiscard]] bool empty() const { return nodes_.empty(); }
@@ -369,25 +386,13 @@ class Cutter {
   std::set<std::size_t> choose(std::size_t count, Random& random) {
     std::set<std::size_t> chosen = {random.below(nodes_.size())};
     while (chosen.size() < std::min(count, nodes_.size())) {
-      std::vector<std::size_t> near;
-      for (std::size_t i = 0; i < nodes_.size(); ++i) {
-        if (!chosen.count(i) && touches(i, chosen)) near.push_back(i);
-      }
+      std::set<std::size_t> near;
+      for (const std::size_t i : chosen) near.insert(near_[i].begin(), near_[i].end());
+      for (const std::size_t i : chosen) near.erase(i);
       if (near.empty()) break;
-      chosen.insert(near[random.below(near.size())]);
+      chosen.insert(*std::next(near.begin(), static_cast<std::ptrdiff_t>(random.below(near.size()))));
     }
     return chosen;
-  }
-
-  bool touches(std::size_t node, const std::set<std::size_t>& chosen) const {
-    const auto feeds = [&](std::size_t from, std::size_t to) {
-      for (const std::string& name : nodes_[from]->texts(on::kNodeOutput)) {
-        if (used_[to].count(name)) return true;
-      }
-      return false;
-    };
-    return std::any_of(chosen.begin(), chosen.end(),
-                       [&](std::size_t other) { return feeds(node, other) || feeds(other, node); });
   }
 
   bool add_source(OnnxField& graph, const std::string& name, bool open_batch, Random& random) {
@@ -418,6 +423,7 @@ class Cutter {
   std::map<std::string, const OnnxField*> constants_;  // into source_
   std::vector<const OnnxField*> nodes_;
   std::vector<std::set<std::string>> used_;  // by node
+  std::vector<std::set<std::size_t>> near_;  // by node: what it reads from and what reads from it
 };
 
 void cut_model(const Source& source, int pieces, Random& random, std::vector<Sample>& corpus) {
