@@ -229,7 +229,7 @@ Facts infer_global_lp(const OpView& op) {
 ValueId reduce_spatial(const OpView& op, Builder& b, std::string_view name, ValueId x) {
   std::vector<std::int64_t> axes;
   for (int d = 2; d < op.in(0).rank(); ++d) axes.push_back(d);
-  return axes.empty() ? b.op("Identity", {x}) : b.reduce(name, x, std::move(axes));
+  return axes.empty() ? b.op("Identity", {x}) : b.reduce(name, x, axes);
 }
 
 std::vector<ValueId> lower_global_average(const OpView& op, Builder& b) {

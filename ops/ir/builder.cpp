@@ -45,21 +45,21 @@ ValueId Builder::transpose(ValueId a, std::vector<std::int64_t> perm) {
   return op("Transpose", {a}, {{"perm", std::move(perm)}});
 }
 
-ValueId Builder::reduce(std::string_view name, ValueId a, std::vector<std::int64_t> axes, bool keep_dims) {
-  return op(name, {a, ints(std::move(axes))}, {{"keepdims", std::int64_t{keep_dims ? 1 : 0}}});
+ValueId Builder::reduce(std::string_view name, ValueId a, const std::vector<std::int64_t>& axes, bool keep_dims) {
+  return op(name, {a, ints(axes)}, {{"keepdims", std::int64_t{keep_dims ? 1 : 0}}});
 }
 
-ValueId Builder::unsqueeze(ValueId a, std::vector<std::int64_t> axes) {
-  return axes.empty() ? a : op("Unsqueeze", {a, ints(std::move(axes))});
+ValueId Builder::unsqueeze(ValueId a, const std::vector<std::int64_t>& axes) {
+  return axes.empty() ? a : op("Unsqueeze", {a, ints(axes)});
 }
 
-ValueId Builder::squeeze(ValueId a, std::vector<std::int64_t> axes) {
-  return axes.empty() ? a : op("Squeeze", {a, ints(std::move(axes))});
+ValueId Builder::squeeze(ValueId a, const std::vector<std::int64_t>& axes) {
+  return axes.empty() ? a : op("Squeeze", {a, ints(axes)});
 }
 
 ValueId Builder::reshape(ValueId a, ValueId shape) { return op("Reshape", {a, shape}); }
 
-ValueId Builder::reshape(ValueId a, std::vector<std::int64_t> shape) { return reshape(a, ints(std::move(shape))); }
+ValueId Builder::reshape(ValueId a, const std::vector<std::int64_t>& shape) { return reshape(a, ints(shape)); }
 
 ValueId Builder::shape_of(ValueId a) { return op("Shape", {a}); }
 
@@ -71,10 +71,10 @@ ValueId Builder::concat(std::vector<ValueId> parts, int axis) {
   return op("Concat", std::move(parts), {{"axis", std::int64_t{axis}}});
 }
 
-ValueId Builder::slice(ValueId a, std::vector<std::int64_t> starts, std::vector<std::int64_t> ends,
-                       std::vector<std::int64_t> axes, std::vector<std::int64_t> steps) {
-  std::vector<ValueId> inputs = {a, ints(std::move(starts)), ints(std::move(ends)), ints(std::move(axes))};
-  if (!steps.empty()) inputs.push_back(ints(std::move(steps)));
+ValueId Builder::slice(ValueId a, const std::vector<std::int64_t>& starts, const std::vector<std::int64_t>& ends,
+                       const std::vector<std::int64_t>& axes, const std::vector<std::int64_t>& steps) {
+  std::vector<ValueId> inputs = {a, ints(starts), ints(ends), ints(axes)};
+  if (!steps.empty()) inputs.push_back(ints(steps));
   return op("Slice", std::move(inputs));
 }
 

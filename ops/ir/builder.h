@@ -48,16 +48,16 @@ class Builder {
   ValueId transpose(ValueId a, std::vector<std::int64_t> perm);
   ValueId matmul(ValueId a, ValueId b) { return op("MatMul", {a, b}); }
   /// Reductions over axes, dims kept: "ReduceSum", "ReduceMean", "ReduceMax", …
-  ValueId reduce(std::string_view name, ValueId a, std::vector<std::int64_t> axes, bool keep_dims = true);
-  ValueId unsqueeze(ValueId a, std::vector<std::int64_t> axes);
-  ValueId squeeze(ValueId a, std::vector<std::int64_t> axes);
-  ValueId reshape(ValueId a, ValueId shape);                    ///< shape: a 1-D i64 value
-  ValueId reshape(ValueId a, std::vector<std::int64_t> shape);  ///< 0 copies a dim, -1 is the rest
-  ValueId shape_of(ValueId a);                                  ///< 1-D i64, follows the shape at plan time
-  ValueId shape_of(ValueId a, int begin, int end);              ///< dims [begin, end)
+  ValueId reduce(std::string_view name, ValueId a, const std::vector<std::int64_t>& axes, bool keep_dims = true);
+  ValueId unsqueeze(ValueId a, const std::vector<std::int64_t>& axes);
+  ValueId squeeze(ValueId a, const std::vector<std::int64_t>& axes);
+  ValueId reshape(ValueId a, ValueId shape);                           ///< shape: a 1-D i64 value
+  ValueId reshape(ValueId a, const std::vector<std::int64_t>& shape);  ///< 0 copies a dim, -1 is the rest
+  ValueId shape_of(ValueId a);                                         ///< 1-D i64, follows the shape at plan time
+  ValueId shape_of(ValueId a, int begin, int end);                     ///< dims [begin, end)
   ValueId concat(std::vector<ValueId> parts, int axis);
-  ValueId slice(ValueId a, std::vector<std::int64_t> starts, std::vector<std::int64_t> ends,
-                std::vector<std::int64_t> axes, std::vector<std::int64_t> steps = {});
+  ValueId slice(ValueId a, const std::vector<std::int64_t>& starts, const std::vector<std::int64_t>& ends,
+                const std::vector<std::int64_t>& axes, const std::vector<std::int64_t>& steps = {});
 
  private:
   Graph& graph_;
