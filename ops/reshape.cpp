@@ -85,12 +85,14 @@ std::vector<ValueId> lower_flatten(const OpView& op, Builder& b) {
   const ValueId x = op.id(0);
   const int rank = op.in(0).rank();
   const int axis = flatten_axis(op);
-  if (axis == 0) return {b.reshape(x, {1, -1})};
-  if (axis == 1) return {b.reshape(x, {0, -1})};
-  if (axis == rank) return {b.reshape(x, {-1, 1})};
-  const ValueId outer = b.reduce("ReduceProd", b.shape_of(x, 0, axis), {0});
-  const ValueId inner = b.reduce("ReduceProd", b.shape_of(x, axis, rank), {0});
-  return {b.reshape(x, b.concat({outer, inner}, 0))};
+  const bool empty = op.in(0).shape.elements() == 0;  // then -1 could be anything
+  if (axis == 0 && !empty) return {b.reshape(x, {1, -1})};
+  if (axis == 1 && !empty) return {b.reshape(x, {0, -1})};
+  if (axis == rank && !empty) return {b.reshape(x, {-1, 1})};
+  const auto merged = [&](int begin, int end) {
+    return begin == end ? b.ints({1}) : b.reduce("ReduceProd", b.shape_of(x, begin, end), {0});
+  };
+  return {b.reshape(x, b.concat({merged(0, axis), merged(axis, rank)}, 0))};
 }
 
 // ---- Tile ----

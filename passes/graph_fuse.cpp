@@ -372,6 +372,9 @@ class Fuser {
       for (NodeId n : c.group.nodes) {
         for (ValueId in : graph_.node(n).inputs) {
           if (in == kNone) continue;
+          // What its own nodes make is inlined, also where a view of them is a group that reads this one.
+          const NodeId p = producer(in);
+          if (p != kNone && std::find(c.group.nodes.begin(), c.group.nodes.end(), p) != c.group.nodes.end()) continue;
           const int m = maker[static_cast<std::size_t>(in)];
           if (m >= 0 && m != g) self(self, m);
         }

@@ -2,6 +2,7 @@
 // first.
 #pragma once
 
+#include <functional>
 #include <list>
 #include <memory>
 #include <string>
@@ -42,7 +43,11 @@ class Segment {
  private:
   std::string key(std::span<const Value> inputs) const;
   bool infer(std::span<const Value> inputs, ops::Graph& graph) const;
-  std::shared_ptr<Program> specialize(std::span<const Value> inputs, EngineCore& core);
+  /// Infers the program's graph for these inputs; false where the program was made for shapes that were alike in more.
+  bool fits(std::span<const Value> inputs, Program& program, EngineCore& core) const;
+  /// A known program that fits and is accepted, or a new one; null where the inputs cannot be planned for.
+  std::shared_ptr<Program> specialize(std::span<const Value> inputs, EngineCore& core,
+                                      const std::function<bool(Program&)>& accept);
 
   Turn turn_;  ///< to change what follows
   ops::Graph graph_;

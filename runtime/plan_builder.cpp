@@ -36,6 +36,7 @@ class PlanBuilder {
 
   std::shared_ptr<const Plan> finish(const std::function<void()>& check) {
     add_outputs();
+    check_order();
     place();
     compile(check);
     for (Item& item : items_) {
@@ -268,13 +269,7 @@ class PlanBuilder {
   }
 
   void add_loop(const Group& group, std::vector<tools::Decline> declines) {
-    ops::GroupKernel built;
-    try {
-      built = ops::build_kernel(graph_, group);
-    } catch (const ops::NotFusable&) {
-      fail(ErrorCode::internal, "{}: its group does not make one kernel",
-           ops::describe(graph_.node(group.nodes.back())));
-    }
+    ops::GroupKernel built = ops::build_kernel(graph_, group);
     Item item;
     auto step = std::make_unique<LoopStep>(std::move(built.kernel));
     describe(step->record, group.nodes, group.outputs);
@@ -394,6 +389,28 @@ class PlanBuilder {
       item.written = {false, true};
       item.copy_to = static_cast<int>(o);
       items_.push_back(std::move(item));
+    }
+  }
+
+  /// Our own fault (ErrorCode::internal) where a step reads what no step before it has written.
+  void check_order() const {
+    std::vector<bool> written(graph_.value_count(), false);
+    const auto mark = [&](const Item& item, bool value) {
+      for (std::size_t s = 0; s < item.values.size(); ++s) {
+        if (item.written[s] && item.copy_to < 0) written[static_cast<std::size_t>(root(item.values[s]))] = value;
+      }
+    };
+    for (const Item& item : items_) mark(item, true);
+    std::vector<bool> later = written;
+    std::fill(written.begin(), written.end(), false);
+    for (const Item& item : items_) {
+      for (std::size_t s = 0; s < item.values.size(); ++s) {
+        const auto r = static_cast<std::size_t>(root(item.values[s]));
+        if (!item.written[s] && later[r] && !written[r])
+          fail(ErrorCode::internal, "{} reads '{}' before it is computed", item.step->record.name,
+               shown(graph_.value(static_cast<ValueId>(r)).name));
+      }
+      mark(item, true);
     }
   }
 

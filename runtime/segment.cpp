@@ -1,8 +1,11 @@
 // Segment: from the shapes that arrive to a program (per structure) and a plan (per set of shapes).
 #include <algorithm>
 #include <cstring>
+#include <optional>
+#include <unordered_map>
 
 #include "ops/ir/evaluate.h"
+#include "ops/ir/loop_builder.h"
 #include "passes/pipeline.h"
 #include "runtime/core.h"
 #include "runtime/module.h"
@@ -25,15 +28,25 @@ bool needs_handles(const ops::Graph& graph) {
 }
 
 /// What passes may rely on: ranks, dtypes, which extents are 0 or 1, which values follow from shapes (no group computes
-/// those), and which Reshapes only move dims of extent 1.
-std::string signature(const ops::Graph& graph, int segment) {
+/// those), and which Reshapes only move dims of extent 1. Where passes relied on more, because extents happened to be
+/// equal, the program does not fit other shapes: a closer likeness tells those apart.
+enum class Likeness : std::uint8_t { kinds_of_extents, equal_extents, extents };
+
+std::string signature(const ops::Graph& graph, int segment, Likeness likeness) {
   std::string s = "structure";
   append(s, &segment, sizeof(segment));
+  append(s, &likeness, sizeof(likeness));
+  std::unordered_map<std::int64_t, std::int64_t> places;  // of extents, in the order in which they first appear
   for (std::size_t v = 0; v < graph.value_count(); ++v) {
     const auto& fact = graph.value(static_cast<ops::ValueId>(v)).fact;
     if (!fact) continue;
     s.push_back(static_cast<char>(fact->dtype));
-    for (std::int64_t d : fact->shape) s.push_back(d == 0 ? '0' : d == 1 ? '1' : 'n');
+    for (std::int64_t d : fact->shape) {
+      s.push_back(d == 0 ? '0' : d == 1 ? '1' : 'n');
+      if (likeness == Likeness::kinds_of_extents || d <= 1) continue;
+      const auto place = places.try_emplace(d, static_cast<std::int64_t>(places.size())).first->second;
+      append(s, likeness == Likeness::extents ? &d : &place, sizeof(d));
+    }
     s.push_back(graph.value(static_cast<ops::ValueId>(v)).known ? 'k' : '.');
   }
   for (std::size_t n = 0; n < graph.node_count(); ++n) {
@@ -91,16 +104,36 @@ bool Segment::infer(std::span<const Value> inputs, ops::Graph& graph) const {
   return !needs_handles(graph);
 }
 
-std::shared_ptr<Program> Segment::specialize(std::span<const Value> inputs, EngineCore& core) {
+bool Segment::fits(std::span<const Value> inputs, Program& program, EngineCore& core) const {
   const ops::MemoryScope memory(core.memory().source(Use::weights));
+  try {
+    infer(inputs, program.graph);
+  } catch (const Failure&) {  // the graph it was made from has just been inferred
+    return false;
+  }
+  for (std::size_t i = 0; i < graph_.outputs.size(); ++i) {
+    if (!(graph_.value(graph_.outputs[i]).fact->shape == program.graph.value(program.graph.outputs[i]).fact->shape))
+      return false;
+  }
+  return true;
+}
+
+std::shared_ptr<Program> Segment::specialize(std::span<const Value> inputs, EngineCore& core,
+                                             const std::function<bool(Program&)>& accept) {
+  std::optional<ops::MemoryScope> memory(core.memory().source(Use::weights));
   if (!infer(inputs, graph_)) return nullptr;
-  const std::string wanted = signature(graph_, id_);
-  if (const auto found = core.cache().find(wanted, false)) {
-    core.count_structure_hit();
+  memory.reset();
+  std::string wanted;
+  for (const Likeness likeness : {Likeness::kinds_of_extents, Likeness::equal_extents, Likeness::extents}) {
+    wanted = signature(graph_, id_, likeness);
+    const auto found = core.cache().find(wanted, false);
+    if (!found) break;
     auto program = std::get<std::shared_ptr<Program>>(*found);
-    infer(inputs, program->graph);
+    if (!fits(inputs, *program, core) || !accept(*program)) continue;
+    core.count_structure_hit();
     return program;
   }
+  memory.emplace(core.memory().source(Use::weights));
   auto made = std::make_shared<Program>();
   made->graph = graph_.clone();
   made->key = wanted;
@@ -126,13 +159,27 @@ std::shared_ptr<const Plan> Segment::plan(std::span<const Value> inputs, EngineC
     for (const Value& v : inputs) text += " " + ops::fact_of(v).to_string();
     return text;
   });
-  const std::shared_ptr<Program> program = specialize(inputs, core);
+  Found plan;
+  const std::shared_ptr<Program> program = specialize(inputs, core, [&](Program& known) {
+    try {
+      plan = core.make_plan(known, control, real_time);
+      return true;
+    } catch (const ops::NotFusable&) {
+      return false;
+    }
+  });
   control.check();
   if (!program) {
     core.cache().add(wanted, Eager(), 0, 0);
     return nullptr;
   }
-  Found plan = core.make_plan(*program, control, real_time);
+  if (!plan) {
+    try {
+      plan = core.make_plan(*program, control, real_time);
+    } catch (const ops::NotFusable&) {
+      fail(ErrorCode::internal, "a group of nodes does not make one kernel");
+    }
+  }
   core.cache().add(program->key, program, program->code_bytes, program->charge);
   core.cache().add(wanted, plan, 0, plan->charge);
   return plan;
@@ -140,7 +187,7 @@ std::shared_ptr<const Plan> Segment::plan(std::span<const Value> inputs, EngineC
 
 std::shared_ptr<Program> Segment::program(std::span<const Value> inputs, EngineCore& core) {
   const Turn::Hold turn(turn_, {});
-  return specialize(inputs, core);
+  return specialize(inputs, core, [](Program&) { return true; });
 }
 
 void Segment::trace(std::span<const Value> inputs, EngineCore& core, std::vector<passes::Record>& records) {

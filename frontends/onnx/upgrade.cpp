@@ -55,8 +55,10 @@ void set_default(Draft& node, const char* name, ops::AttrValue value) {
 }
 
 /// Puts `op` behind the node's first output: op(output, more…) becomes what readers of the node see.
-void append(Draft& node, UpgradeContext& context, std::string_view op, const std::vector<ValueId>& more_inputs) {
+void append(Draft& node, UpgradeContext& context, std::string_view op, const std::vector<ValueId>& more_inputs,
+            ops::Attributes attributes = {}) {
   Draft after;
+  after.attributes = std::move(attributes);
   after.op_type = op;
   after.name = node.name + "/" + std::string(op);
   after.inputs = {context.graph().add_value(node.name + "/before_" + std::string(op))};
@@ -168,7 +170,7 @@ ValueId align_at(const Draft& node, UpgradeContext& context, ValueId a, ValueId 
       context.emit(node, "ConstantOfShape", {behind}, {{"value", Tensor::from<std::int64_t>({1}, {1})}});
   const ValueId shape =
       context.emit(node, "Concat", {context.emit(node, "Shape", {b}), ones}, {{"axis", std::int64_t{0}}});
-  return context.emit(node, "Reshape", {b, shape});
+  return context.emit(node, "Reshape", {b, shape}, {{"allowzero", std::int64_t{1}}});
 }
 
 /// Without `axis` the dims of B were the last ones of A: what broadcasting does today.
@@ -237,7 +239,7 @@ void softmax_13(Draft& node, UpgradeContext& context) {
   if (axis == -1 || (rank > 0 && axis == rank - 1)) return;
   const ValueId shape = context.emit(node, "Shape", {x});
   node.inputs[0] = context.emit(node, "Flatten", {x}, {{"axis", axis}});
-  append(node, context, "Reshape", {shape});
+  append(node, context, "Reshape", {shape}, {{"allowzero", std::int64_t{1}}});
 }
 
 // ---- resampling ----

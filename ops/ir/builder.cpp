@@ -57,9 +57,11 @@ ValueId Builder::squeeze(ValueId a, const std::vector<std::int64_t>& axes) {
   return axes.empty() ? a : op("Squeeze", {a, ints(axes)});
 }
 
-ValueId Builder::reshape(ValueId a, ValueId shape) { return op("Reshape", {a, shape}); }
+ValueId Builder::reshape(ValueId a, ValueId shape) {
+  return op("Reshape", {a, shape}, {{"allowzero", std::int64_t{1}}});
+}
 
-ValueId Builder::reshape(ValueId a, const std::vector<std::int64_t>& shape) { return reshape(a, ints(shape)); }
+ValueId Builder::reshape(ValueId a, const std::vector<std::int64_t>& shape) { return op("Reshape", {a, ints(shape)}); }
 
 ValueId Builder::shape_of(ValueId a) { return op("Shape", {a}); }
 

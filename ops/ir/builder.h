@@ -51,7 +51,7 @@ class Builder {
   ValueId reduce(std::string_view name, ValueId a, const std::vector<std::int64_t>& axes, bool keep_dims = true);
   ValueId unsqueeze(ValueId a, const std::vector<std::int64_t>& axes);
   ValueId squeeze(ValueId a, const std::vector<std::int64_t>& axes);
-  ValueId reshape(ValueId a, ValueId shape);                           ///< shape: a 1-D i64 value
+  ValueId reshape(ValueId a, ValueId shape);  ///< shape: a 1-D i64 value, extents of 0 are meant
   ValueId reshape(ValueId a, const std::vector<std::int64_t>& shape);  ///< 0 copies a dim, -1 is the rest
   ValueId shape_of(ValueId a);                                         ///< 1-D i64, follows the shape at plan time
   ValueId shape_of(ValueId a, int begin, int end);                     ///< dims [begin, end)

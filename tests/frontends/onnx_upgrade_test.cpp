@@ -71,7 +71,7 @@ TEST(OnnxUpgrade, SoftmaxOverSeveralDims) {
   EXPECT_EQ(upgraded({"Softmax", {"x"}, {"y"}, {attr("axis", 1)}}, 11, {2, 3, 4}), R"(  %y/Shape = Shape(%x) @y/Shape
   %y/Flatten = Flatten(%x) {axis = 1} @y/Flatten
   %y/before_Reshape = Softmax(%y/Flatten) {axis = -1} @y
-  %y = Reshape(%y/before_Reshape, %y/Shape) @y/Reshape
+  %y = Reshape(%y/before_Reshape, %y/Shape) {allowzero = 1} @y/Reshape
 )");
   EXPECT_EQ(upgraded({"Softmax", {"x"}, {"y"}, {attr("axis", 1)}}, 13, {2, 3, 4}),
             "  %y = Softmax(%x) {axis = 1} @y\n");

@@ -134,6 +134,13 @@ TEST(Flatten, SplitsAtTheAxis) {
   EXPECT_EQ(shape_of(-2), (Shape{6, 20}));
   EXPECT_EQ(shape_of(4), (Shape{120, 1}));
   EXPECT_EQ(run("Flatten", {Tensor(DType::f32, {0, 3})}).shape(), (Shape{0, 3}));
+  const auto flattened = [](const Shape& shape, std::int64_t axis) {
+    return run("Flatten", {Tensor(DType::f32, shape)}, {{"axis", axis}}).shape();
+  };
+  EXPECT_EQ(flattened({2, 3, 0}, 2), (Shape{6, 0}));
+  EXPECT_EQ(flattened({4, 0, 1, 1}, 3), (Shape{0, 1}));
+  EXPECT_EQ(flattened({3, 0, 4}, -1), (Shape{0, 4}));
+  EXPECT_EQ(flattened({1, 0, 1, 0, 0}, 2), (Shape{0, 0}));
   EXPECT_TRUE(mentions(refusal("Flatten", {counted({2})}, {{"axis", std::int64_t{2}}}), "axis is 2"));
 }
 
@@ -153,6 +160,11 @@ TEST(DepthToSpace, UndoesSpaceToDepth) {
     expect_tensor(run("DepthToSpace", {deep}, attributes), DType::f32, {1, 2, 4, 6}, numbers(x));
   }
   EXPECT_TRUE(mentions(refusal("DepthToSpace", {x}, {{"blocksize", std::int64_t{2}}}), "multiple of 4"));
+  for (const Shape& empty : {Shape{2, 4, 0, 4}, Shape{0, 15, 0, 2}, Shape{1, 0, 2, 2}}) {
+    const Tensor deep = run("SpaceToDepth", {Tensor(DType::f32, empty)}, {{"blocksize", std::int64_t{2}}});
+    EXPECT_EQ(deep.shape(), (Shape{empty[0], empty[1] * 4, empty[2] / 2, empty[3] / 2}));
+    EXPECT_EQ(run("DepthToSpace", {deep}, {{"blocksize", std::int64_t{2}}}).shape(), empty);
+  }
 }
 
 TEST(Concat, JoinsAlongTheAxis) {

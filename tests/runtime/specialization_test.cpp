@@ -1,6 +1,7 @@
 // New shapes of a known structure cost neither passes nor compilation, and the cache stays within its bound.
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <numeric>
 
 #include "tests/support/engine_of.h"
@@ -84,6 +85,49 @@ TEST(Specialization, ExtentsOfZeroAndOneAreStructuresOfTheirOwn) {
   }
   EXPECT_EQ(engine.cache_stats().structures, 3U);
   EXPECT_EQ(engine.cache_stats().structure_hits, 1U);
+}
+
+/// x -> op -> [the first three rows] -> Neg -> y.
+Engine first_rows(const onnx::NodeSpec& node) {
+  return engine_of({.graph = {.nodes = {node, {"Slice", {"a", "zero", "three"}, {"s"}}, {"Neg", {"s"}, {"y"}}},
+                              .inputs = {onnx::value("x", DType::f32, {"n", 4})},
+                              .outputs = {onnx::value("y", DType::f32, {"m", 4})},
+                              .initializers = {onnx::tensor("zero", {1}, onnx::Ints{0}),
+                                               onnx::tensor("three", {1}, onnx::Ints{3})}}});
+}
+
+TEST(Specialization, ExtentsThatHappenToBeEqualDecideNothingForOthers) {
+  const Engine halves = first_rows({"Relu", {"x"}, {"a"}});
+  const Engine shares = first_rows({"Softmax", {"x"}, {"a"}, {onnx::attr("axis", 0)}});
+  for (const std::int64_t rows : {3, 5, 3, 4, 3, 7}) {
+    Tensor x(DType::f32, {rows, 4});
+    for (std::int64_t i = 0; i < x.size(); ++i) x.mutable_view<float>()[static_cast<std::size_t>(i)] = 1;
+    const Outputs half = halves.run(x), share = shares.run(x);
+    ASSERT_EQ(half[0].shape(), (Shape{3, 4}));
+    ASSERT_EQ(share[0].shape(), (Shape{3, 4}));
+    EXPECT_EQ(half[0].view<float>()[11], -1);
+    EXPECT_FLOAT_EQ(share[0].view<float>()[11], -1 / static_cast<float>(rows));
+  }
+}
+
+TEST(Specialization, AViewOfAFusedValueIsReadInsideAndOutside) {
+  const Engine engine = engine_of(
+      {.graph = {.nodes = {{"Softmax", {"x"}, {"a"}},
+                           {"Slice", {"a", "zero", "one", "axis"}, {"first"}},
+                           {"Neg", {"first"}, {"y"}}},
+                 .inputs = {onnx::value("x", DType::f32, {"n", "m"})},
+                 .outputs = {onnx::value("first", DType::f32, {"n", 1}), onnx::value("y", DType::f32, {"n", 1})},
+                 .initializers = {onnx::tensor("zero", {1}, onnx::Ints{0}), onnx::tensor("one", {1}, onnx::Ints{1}),
+                                  onnx::tensor("axis", {1}, onnx::Ints{1})}}});
+  for (const float x0 : {0.F, 10.F, -10.F}) {
+    Tensor x(DType::f32, {2, 4});
+    x.mutable_view<float>()[0] = x0;
+    const Outputs out = engine.run(x);
+    const float expected = std::exp(x0) / (std::exp(x0) + 3);
+    EXPECT_NEAR(out[0].view<float>()[0], expected, 1e-6);
+    EXPECT_NEAR(out[1].view<float>()[0], -expected, 1e-6);
+    EXPECT_NEAR(out[0].view<float>()[1], 0.25, 1e-6);
+  }
 }
 
 TEST(Specialization, PreparedShapesRunWithoutAMiss) {
