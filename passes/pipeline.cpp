@@ -50,6 +50,7 @@ std::size_t living_nodes(const ops::Graph& graph) {
 void run(ops::Graph& graph, Context& context, bool at_load) {
   for (const Pass& pass : kPasses) {
     if (pass.at_load != at_load) continue;
+    context.check();
     Record record;
     record.pass = pass.name;
     record.at_load = at_load;

@@ -63,6 +63,7 @@ struct Context {
   std::string switches;                           ///< "-graph_fuse,-alter_op_layout"; "-all"
   std::size_t fold_bytes = std::size_t{1} << 30;  ///< what folding may add to the constants in all
   std::chrono::steady_clock::time_point deadline = std::chrono::steady_clock::time_point::max();
+  std::function<void()> check = [] {};     ///< called before each pass; ends the pipeline by throwing
   FoldedConstants* folded = nullptr;       ///< may be null
   std::vector<Record>* records = nullptr;  ///< one entry per pass run; may be null
   // What the passes of a structure leave beside the graph.

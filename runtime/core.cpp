@@ -185,13 +185,14 @@ void EngineCore::freeze(ops::Graph& graph, std::vector<passes::Record>& records,
   count(run, start, &records);
 }
 
-void EngineCore::specialize(Program& program, std::vector<passes::Record>* records) {
+void EngineCore::specialize(Program& program, const RunControl& control, std::vector<passes::Record>* records) {
   const auto start = std::chrono::steady_clock::now();
   const CpuTarget target(build_.onednn);
   std::vector<passes::Record> run;
   passes::Context c = context(run);
   c.target = &target;
   c.folded = folded_.get();
+  c.check = [&] { control.check(); };
   passes::run_for_structure(program.graph, c);
   program.groups = std::move(c.groups);
   program.folded = std::move(c.kept);

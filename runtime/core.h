@@ -80,8 +80,8 @@ class EngineCore {
 
   /// Runs the passes that need no shapes.
   void freeze(ops::Graph& graph, std::vector<passes::Record>& records, std::chrono::steady_clock::time_point deadline);
-  /// Runs the passes of a structure on a graph with facts, and groups it.
-  void specialize(Program& program, std::vector<passes::Record>* records = nullptr);
+  /// Runs the passes of a structure on a graph with facts, and groups it; `control` ends it between passes.
+  void specialize(Program& program, const RunControl& control, std::vector<passes::Record>* records = nullptr);
   /// `control` ends the wait for what other threads compile.
   std::shared_ptr<const Plan> make_plan(Program& program, const RunControl& control, bool real_time);
   /// Runs a loop kernel through compiled code: for folding, and for nodes that run on their own.

@@ -46,7 +46,7 @@ class Segment {
   /// Infers the program's graph for these inputs; false where the program was made for shapes that were alike in more.
   bool fits(std::span<const Value> inputs, Program& program, EngineCore& core) const;
   /// A known program that fits and is accepted, or a new one; null where the inputs cannot be planned for.
-  std::shared_ptr<Program> specialize(std::span<const Value> inputs, EngineCore& core,
+  std::shared_ptr<Program> specialize(std::span<const Value> inputs, EngineCore& core, const RunControl& control,
                                       const std::function<bool(Program&)>& accept);
 
   Turn turn_;  ///< to change what follows

@@ -30,11 +30,13 @@ class PlanBuilder {
         graph_(program.graph),
         options_(options),
         plan_(std::make_shared<Plan>()),
-        alias_(graph_.value_count(), kNone) {
-    for (const Group& group : program.groups) add_group(group);
-  }
+        alias_(graph_.value_count(), kNone) {}
 
   std::shared_ptr<const Plan> finish(const std::function<void()>& check) {
+    for (const Group& group : program_.groups) {
+      check();
+      add_group(group);
+    }
     add_outputs();
     check_order();
     place();

@@ -118,7 +118,7 @@ bool Segment::fits(std::span<const Value> inputs, Program& program, EngineCore& 
   return true;
 }
 
-std::shared_ptr<Program> Segment::specialize(std::span<const Value> inputs, EngineCore& core,
+std::shared_ptr<Program> Segment::specialize(std::span<const Value> inputs, EngineCore& core, const RunControl& control,
                                              const std::function<bool(Program&)>& accept) {
   std::optional<ops::MemoryScope> memory(core.memory().source(Use::weights));
   if (!infer(inputs, graph_)) return nullptr;
@@ -137,7 +137,7 @@ std::shared_ptr<Program> Segment::specialize(std::span<const Value> inputs, Engi
   auto made = std::make_shared<Program>();
   made->graph = graph_.clone();
   made->key = wanted;
-  core.specialize(*made);
+  core.specialize(*made, control);
   core.cache().add(wanted, made, 0, made->charge);
   return made;
 }
@@ -160,7 +160,7 @@ std::shared_ptr<const Plan> Segment::plan(std::span<const Value> inputs, EngineC
     return text;
   });
   Found plan;
-  const std::shared_ptr<Program> program = specialize(inputs, core, [&](Program& known) {
+  const std::shared_ptr<Program> program = specialize(inputs, core, control, [&](Program& known) {
     try {
       plan = core.make_plan(known, control, real_time);
       return true;
@@ -187,7 +187,7 @@ std::shared_ptr<const Plan> Segment::plan(std::span<const Value> inputs, EngineC
 
 std::shared_ptr<Program> Segment::program(std::span<const Value> inputs, EngineCore& core) {
   const Turn::Hold turn(turn_, {});
-  return specialize(inputs, core, [](Program&) { return true; });
+  return specialize(inputs, core, {}, [](Program&) { return true; });
 }
 
 void Segment::trace(std::span<const Value> inputs, EngineCore& core, std::vector<passes::Record>& records) {
@@ -195,7 +195,7 @@ void Segment::trace(std::span<const Value> inputs, EngineCore& core, std::vector
   if (!infer(inputs, graph_)) return;
   Program program;
   program.graph = graph_.clone();
-  core.specialize(program, &records);
+  core.specialize(program, {}, &records);
 }
 
 }  // namespace lathe::runtime

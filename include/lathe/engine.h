@@ -164,7 +164,8 @@ class LATHE_API Engine {
 
   [[nodiscard]] MemoryUse memory() const noexcept;
   [[nodiscard]] CacheStats cache_stats() const noexcept;
-  /// Gives back what is idle: cached plans and programs that no run is using, arenas of idle sessions.
+  /// Gives back what is idle: cached plans and programs that no run is using, and arenas that ended runs of the engine
+  /// left. A session keeps its own until it is destroyed.
   void trim() const noexcept;
 
 #if defined(__cpp_exceptions)

@@ -171,6 +171,19 @@ TEST(Cancellation, OfASession) {
   EXPECT_EQ(session.output("y").view<float>()[0], 4.0F);
 }
 
+TEST(Cancellation, BetweenPasses) {
+  std::stop_source source;
+  const Engine engine = engine_of(scale_and_shift(), {.threads = 1, .log = [&](LogLevel, std::string_view text) {
+                                                        if (text.find("making a plan") != std::string_view::npos)
+                                                          source.request_stop();
+                                                      }});
+  const std::uint64_t before = engine.cache_stats().passes_run;
+  expect_error(engine.try_run(Tensor(DType::f32, {7}), {.stop = source.get_token()}), ErrorCode::cancelled,
+               {"cancelled"});
+  EXPECT_EQ(engine.cache_stats().passes_run, before);
+  EXPECT_EQ(engine.run(Tensor(DType::f32, {7}))[0].shape(), Shape{7});
+}
+
 /// Has two threads' work done on the calling one, and calls `first` before the first of it.
 class HookedPool final : public ThreadPool {
  public:
