@@ -115,8 +115,6 @@ Scalar expr_conv(const OpView& op, LoopBuilder& b, int, const Coords& at) {
 
 // ---- ConvInteger: padding stands for the zero point, so it contributes nothing ----
 
-bool is_8bit(DType t) { return t == DType::i8 || t == DType::u8; }
-
 void check_zero_points(const OpView& op, int x_zero, int w_zero, const Shape& w) {
   if (op.has(x_zero))
     op.require(op.in(x_zero).shape.elements() == 1, "x's zero point must be one value, got shape {}",

@@ -1,6 +1,7 @@
 // What ONNX Runtime's optimizer leaves in files (com.microsoft): products and convolutions with an activation, the
 // GELUs, normalizations that add first. Each is said in the operators it was fused from.
 #include <algorithm>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -9,6 +10,7 @@
 #include "ops/infer_as.h"
 #include "ops/ir/builder.h"
 #include "ops/ir/loop_builder.h"
+#include "ops/window.h"
 
 namespace lathe::ops {
 namespace {
@@ -176,36 +178,19 @@ std::vector<ValueId> lower_fused_conv(const OpView& op, Builder& b) {
   return {activated(op, b, y, parameters)};
 }
 
-constexpr Attribute kNhwcConvAttributes[] = {
-    {"auto_pad", "NOTSET"},       {"dilations", AttrKind::integers}, {"group", 1}, {"kernel_shape", AttrKind::integers},
-    {"pads", AttrKind::integers}, {"strides", AttrKind::integers}};
-
-/// To [batch, channels, spatial…] from [batch, spatial…, channels], or back.
-std::vector<std::int64_t> channels_moved(int rank, bool to_second) {
-  std::vector<std::int64_t> perm = {0};
-  if (to_second) perm.push_back(rank - 1);
-  for (int d = to_second ? 1 : 2; d < rank - (to_second ? 1 : 0); ++d) perm.push_back(d);
-  if (!to_second) perm.push_back(1);
-  return perm;
-}
-
-Shape moved(const Shape& shape, bool to_second) {
-  Shape result;
-  for (std::int64_t d : channels_moved(shape.rank(), to_second)) result.push_back(shape[static_cast<int>(d)]);
-  return result;
-}
+constexpr auto kConvAttributes = std::span(kFusedConvAttributes).subspan(2);  // without an activation
 
 Facts infer_nhwc_conv(const OpView& op) {
   const Fact& x = op.in(0);
   op.require(x.rank() >= 3, "x must have a batch, a spatial and a channel axis, got shape {}", x.shape);
-  const Fact y = convolved(op, Fact(x.dtype, moved(x.shape, true)));
-  return {Fact(y.dtype, moved(y.shape, false))};
+  const Fact y = convolved(op, Fact(x.dtype, channels_first(x.shape)));
+  return {Fact(y.dtype, channels_last(y.shape))};
 }
 
 std::vector<ValueId> lower_nhwc_conv(const OpView& op, Builder& b) {
   const int rank = op.in(0).rank();
-  const ValueId x = b.transpose(op.id(0), channels_moved(rank, true));
-  return {b.transpose(b.op("Conv", {x, op.id(1), op.id(2)}, op.node().attributes), channels_moved(rank, false))};
+  const ValueId x = b.transpose(op.id(0), channels_first_order(rank));
+  return {b.transpose(b.op("Conv", {x, op.id(1), op.id(2)}, op.node().attributes), channels_last_order(rank))};
 }
 
 // ---- GELUs ----
@@ -239,7 +224,6 @@ std::vector<ValueId> lower_quick_gelu(const OpView& op, Builder& b) {
 constexpr Attribute kSkipAttributes[] = {{"epsilon", 1e-12}};
 
 /// input + skip (+ bias), normalized, scaled by gamma (+ beta). Outputs: that, mean, 1 / deviation, the sum.
-template <bool kSimplified>
 Facts infer_skip(const OpView& op) {
   require_dtype(op, 0, Accepts::floats);
   const Shape& x = op.in(0).shape;
@@ -408,7 +392,7 @@ constinit const OpDef op_fused_conv = {.name = "FusedConv",
 constinit const OpDef op_nhwc_conv = {.name = "NhwcConv",
                                       .domain = kDomain,
                                       .inputs = {2, 3},
-                                      .attributes = kNhwcConvAttributes,
+                                      .attributes = kConvAttributes,
                                       .infer = infer_nhwc_conv,
                                       .lower = lower_nhwc_conv};
 constinit const OpDef op_microsoft_gelu = {
@@ -427,14 +411,14 @@ constinit const OpDef op_skip_layer_normalization = {.name = "SkipLayerNormaliza
                                                      .inputs = {3, 5},
                                                      .outputs = {1, 4},
                                                      .attributes = kSkipAttributes,
-                                                     .infer = infer_skip<false>,
+                                                     .infer = infer_skip,
                                                      .lower = lower_skip<false>};
 constinit const OpDef op_skip_simplified_layer_normalization = {.name = "SkipSimplifiedLayerNormalization",
                                                                 .domain = kDomain,
                                                                 .inputs = {3, 4},
                                                                 .outputs = {1, 4},
                                                                 .attributes = kSkipAttributes,
-                                                                .infer = infer_skip<true>,
+                                                                .infer = infer_skip,
                                                                 .lower = lower_skip<true>};
 constinit const OpDef op_embed_layer_normalization = {.name = "EmbedLayerNormalization",
                                                       .domain = kDomain,

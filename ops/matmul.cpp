@@ -70,8 +70,6 @@ Scalar expr_matmul(const OpView& op, LoopBuilder& b, int, const Coords& at) {
 
 // ---- MatMulInteger: int32 products of 8-bit values less their zero points ----
 
-bool is_8bit(DType t) { return t == DType::i8 || t == DType::u8; }
-
 Facts infer_matmul_integer(const OpView& op) {
   const Fact& a = op.in(0);
   const Fact& b = op.in(1);

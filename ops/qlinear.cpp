@@ -4,13 +4,13 @@
 
 #include "ops/infer_as.h"
 #include "ops/ir/builder.h"
+#include "ops/quantize.h"
+#include "ops/window.h"
 
 namespace lathe::ops {
 namespace {
 
 constexpr std::string_view kDomain = "com.microsoft";
-
-bool is_8bit(DType t) { return t == DType::i8 || t == DType::u8; }
 
 /// An 8-bit tensor with its scale and its zero point, which may be left out where `optional`.
 void check_quantized(const OpView& op, int x, int scale, int zero, bool optional = true) {
@@ -106,31 +106,14 @@ constexpr Attribute kAveragePoolAttributes[] = {{"auto_pad", "NOTSET"},
                                                 {"strides", AttrKind::integers}};
 constexpr Attribute kGlobalAttributes[] = {{"channels_last", 0}};
 
-std::vector<std::int64_t> channels_moved(int rank, bool to_front) {
-  std::vector<std::int64_t> perm = {0};
-  if (to_front) perm.push_back(rank - 1);
-  for (int d = to_front ? 1 : 2; d < rank - (to_front ? 1 : 0); ++d) perm.push_back(d);
-  if (!to_front) perm.push_back(1);
-  return perm;
-}
-
 /// Of the pooling operator `name` on a tensor in the usual order.
 Fact pooled(const OpView& op, std::string_view name, Attributes attributes) {
   Fact x(DType::f32, op.in(0).shape);
   const bool last = op.i("channels_last") != 0;
-  const int rank = x.rank();
-  op.require(rank >= 3, "x must have a batch, a channel and a spatial axis, got shape {}", x.shape);
-  if (last) {
-    Shape moved;
-    for (std::int64_t d : channels_moved(rank, true)) moved.push_back(op.in(0).shape[static_cast<int>(d)]);
-    x.shape = moved;
-  }
+  op.require(x.rank() >= 3, "x must have a batch, a channel and a spatial axis, got shape {}", x.shape);
+  if (last) x.shape = channels_first(x.shape);
   Fact y = infer_as(op, name, {x}, std::move(attributes));
-  if (last) {
-    Shape moved;
-    for (std::int64_t d : channels_moved(rank, false)) moved.push_back(y.shape[static_cast<int>(d)]);
-    y.shape = moved;
-  }
+  if (last) y.shape = channels_last(y.shape);
   return {op.in(0).dtype, y.shape};
 }
 
@@ -151,9 +134,9 @@ std::vector<ValueId> lower_pool(const OpView& op, Builder& b) {
   const bool last = op.i("channels_last") != 0;
   const int rank = op.in(0).rank();
   ValueId x = dequantize(op, b, 0, 1, 2);
-  if (last) x = b.transpose(x, channels_moved(rank, true));
+  if (last) x = b.transpose(x, channels_first_order(rank));
   ValueId y = b.op(kGlobal ? "GlobalAveragePool" : "AveragePool", {x}, pool_attributes(op));
-  if (last) y = b.transpose(y, channels_moved(rank, false));
+  if (last) y = b.transpose(y, channels_last_order(rank));
   return {quantize(op, b, y, 3, 4)};
 }
 

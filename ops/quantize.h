@@ -5,6 +5,8 @@
 
 namespace lathe::ops {
 
+constexpr bool is_8bit(DType t) { return t == DType::i8 || t == DType::u8; }
+
 /// The integers that a quantized dtype holds.
 struct IntegerRange {
   double least = 0;

@@ -80,6 +80,12 @@ std::int64_t strided_extent(const Window& w, int d, bool ceil_mode) {
   return out;
 }
 
+Shape reordered(const Shape& shape, const std::vector<std::int64_t>& order) {
+  Shape result;
+  for (std::int64_t d : order) result.push_back(shape[static_cast<int>(d)]);
+  return result;
+}
+
 }  // namespace
 
 bool Window::may_reach_outside(bool ceil_mode) const {
@@ -103,6 +109,22 @@ Shape spatial(const Shape& shape) {
   for (int d = 2; d < shape.rank(); ++d) s.push_back(shape[d]);
   return s;
 }
+
+std::vector<std::int64_t> channels_first_order(int rank) {
+  std::vector<std::int64_t> order = {0, rank - 1};
+  for (int d = 1; d < rank - 1; ++d) order.push_back(d);
+  return order;
+}
+
+std::vector<std::int64_t> channels_last_order(int rank) {
+  std::vector<std::int64_t> order = {0};
+  for (int d = 2; d < rank; ++d) order.push_back(d);
+  order.push_back(1);
+  return order;
+}
+
+Shape channels_first(const Shape& shape) { return reordered(shape, channels_first_order(shape.rank())); }
+Shape channels_last(const Shape& shape) { return reordered(shape, channels_last_order(shape.rank())); }
 
 Window resolve_window(const OpView& op, const Shape& in, const Shape& kernel) {
   Window w = basics(op, in, kernel);

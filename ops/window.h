@@ -1,6 +1,8 @@
 // Window: the geometry that convolutions and pools share: kernel, strides, dilations, pads and output extents.
 #pragma once
 
+#include <vector>
+
 #include "ops/ir/loop_builder.h"
 #include "ops/ir/op.h"
 
@@ -28,5 +30,11 @@ Window resolve_transposed_window(const OpView& op, const Shape& in, const Shape&
 
 /// The extents behind batch and channel.
 Shape spatial(const Shape& shape);
+
+/// The dims of [batch, spatial…, channels] in the order [batch, channels, spatial…], and back.
+std::vector<std::int64_t> channels_first_order(int rank);
+std::vector<std::int64_t> channels_last_order(int rank);
+Shape channels_first(const Shape& shape);
+Shape channels_last(const Shape& shape);
 
 }  // namespace lathe::ops

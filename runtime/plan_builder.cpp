@@ -396,23 +396,22 @@ class PlanBuilder {
 
   /// Our own fault (ErrorCode::internal) where a step reads what no step before it has written.
   void check_order() const {
-    std::vector<bool> written(graph_.value_count(), false);
-    const auto mark = [&](const Item& item, bool value) {
+    std::vector<std::size_t> writer(graph_.value_count(), items_.size());  // the first, by value
+    for (std::size_t i = items_.size(); i-- > 0;) {
+      const Item& item = items_[i];
       for (std::size_t s = 0; s < item.values.size(); ++s) {
-        if (item.written[s] && item.copy_to < 0) written[static_cast<std::size_t>(root(item.values[s]))] = value;
+        if (item.written[s] && item.copy_to < 0) writer[static_cast<std::size_t>(root(item.values[s]))] = i;
       }
-    };
-    for (const Item& item : items_) mark(item, true);
-    std::vector<bool> later = written;
-    std::fill(written.begin(), written.end(), false);
-    for (const Item& item : items_) {
+    }
+    for (std::size_t i = 0; i < items_.size(); ++i) {
+      const Item& item = items_[i];
       for (std::size_t s = 0; s < item.values.size(); ++s) {
-        const auto r = static_cast<std::size_t>(root(item.values[s]));
-        if (!item.written[s] && later[r] && !written[r])
+        const ValueId read = root(item.values[s]);
+        const std::size_t by = writer[static_cast<std::size_t>(read)];
+        if (!item.written[s] && by != items_.size() && by >= i)
           fail(ErrorCode::internal, "{} reads '{}' before it is computed", item.step->record.name,
-               shown(graph_.value(static_cast<ValueId>(r)).name));
+               shown(graph_.value(read).name));
       }
-      mark(item, true);
     }
   }
 

@@ -63,8 +63,8 @@ struct Program {
 };
 
 /// Makes the plan for the facts that `program.graph` holds at the moment. Throws Failure, and NotFusable where the
-/// program's groups do not suit those facts. `check` is called while
-/// another thread compiles what the plan needs, and ends the wait by throwing.
+/// program's groups do not suit those facts. `check` is called between groups and while another thread compiles what
+/// the plan needs, and ends it by throwing.
 std::shared_ptr<const Plan> make_plan(Program& program, const BuildOptions& options,
                                       const std::function<void()>& check);
 

@@ -1,7 +1,6 @@
 // Segment: from the shapes that arrive to a program (per structure) and a plan (per set of shapes).
 #include <algorithm>
 #include <cstring>
-#include <optional>
 #include <unordered_map>
 
 #include "ops/ir/evaluate.h"
@@ -120,9 +119,10 @@ bool Segment::fits(std::span<const Value> inputs, Program& program, EngineCore& 
 
 std::shared_ptr<Program> Segment::specialize(std::span<const Value> inputs, EngineCore& core, const RunControl& control,
                                              const std::function<bool(Program&)>& accept) {
-  std::optional<ops::MemoryScope> memory(core.memory().source(Use::weights));
-  if (!infer(inputs, graph_)) return nullptr;
-  memory.reset();
+  {
+    const ops::MemoryScope memory(core.memory().source(Use::weights));
+    if (!infer(inputs, graph_)) return nullptr;
+  }
   std::string wanted;
   for (const Likeness likeness : {Likeness::kinds_of_extents, Likeness::equal_extents, Likeness::extents}) {
     wanted = signature(graph_, id_, likeness);
@@ -133,7 +133,7 @@ std::shared_ptr<Program> Segment::specialize(std::span<const Value> inputs, Engi
     core.count_structure_hit();
     return program;
   }
-  memory.emplace(core.memory().source(Use::weights));
+  const ops::MemoryScope memory(core.memory().source(Use::weights));
   auto made = std::make_shared<Program>();
   made->graph = graph_.clone();
   made->key = wanted;
@@ -160,26 +160,21 @@ std::shared_ptr<const Plan> Segment::plan(std::span<const Value> inputs, EngineC
     return text;
   });
   Found plan;
-  const std::shared_ptr<Program> program = specialize(inputs, core, control, [&](Program& known) {
+  const auto make_plan = [&](Program& from) {
     try {
-      plan = core.make_plan(known, control, real_time);
+      plan = core.make_plan(from, control, real_time);
       return true;
     } catch (const ops::NotFusable&) {
       return false;
     }
-  });
+  };
+  const std::shared_ptr<Program> program = specialize(inputs, core, control, make_plan);
   control.check();
   if (!program) {
     core.cache().add(wanted, Eager(), 0, 0);
     return nullptr;
   }
-  if (!plan) {
-    try {
-      plan = core.make_plan(*program, control, real_time);
-    } catch (const ops::NotFusable&) {
-      fail(ErrorCode::internal, "a group of nodes does not make one kernel");
-    }
-  }
+  if (!plan && !make_plan(*program)) fail(ErrorCode::internal, "a group of nodes does not make one kernel");
   core.cache().add(program->key, program, program->code_bytes, program->charge);
   core.cache().add(wanted, plan, 0, plan->charge);
   return plan;

@@ -6,15 +6,13 @@
 DIR/<case>/ has the form of write_onnx_cases.py's. Inputs are random with fixed seeds. NhwcConv, which ONNX Runtime has no
 CPU kernel for, is compared with a Conv between transposes.
 """
-import json
-import os
-import shutil
 import sys
 
 import numpy as np
-import onnx
 import onnxruntime
-from onnx import TensorProto, helper, numpy_helper
+from onnx import helper, numpy_helper
+
+from case_files import replaced, write, write_data, write_rule
 
 MS = "com.microsoft"
 
@@ -67,14 +65,10 @@ class Cases:
             helper.make_tensor_value_info(r, helper.np_dtype_to_tensor_dtype(v.dtype), v.shape) for r, v in zip(asked, values)
         ]
         folder = f"{self.out}/{name}"
-        os.makedirs(f"{folder}/test_data_set_0")
-        onnx.save(model([node], types), f"{folder}/model.onnx")
-        with open(f"{folder}/case.json", "w", encoding="utf-8") as f:
-            json.dump({"rtol": rtol, "atol": atol}, f)
-        for kind, arrays in (("input", [v for _, v in given]), ("output", values)):
-            for i, array in enumerate(arrays):
-                with open(f"{folder}/test_data_set_0/{kind}_{i}.pb", "wb") as f:
-                    f.write(numpy_helper.from_array(array).SerializeToString())
+        write_data(folder, 0, input=[numpy_helper.from_array(v) for _, v in given],
+                   output=[numpy_helper.from_array(v) for v in values])
+        write(f"{folder}/model.onnx", model([node], types))
+        write_rule(folder, rtol=rtol, atol=atol)
         self.count += 1
 
 
@@ -186,13 +180,10 @@ def fused(c):
 
 
 def main(out):
-    part = f"{out}.part"
-    shutil.rmtree(part, ignore_errors=True)
-    cases = Cases(part)
-    quantized(cases)
-    fused(cases)
-    shutil.rmtree(out, ignore_errors=True)
-    os.rename(part, out)
+    with replaced(out) as part:
+        cases = Cases(part)
+        quantized(cases)
+        fused(cases)
     print(f"  {cases.count} cases in {out}")
 
 

@@ -7,7 +7,6 @@ DIR/<kind>/<case>/ holds model.onnx, test_data_set_<i>/{input,output}_<j>.pb and
 with rtol and atol. Where the expected values came out of NumPy's random stream, case.json also has "compare": "shape":
 only dtype and shape can be compared.
 """
-import json
 import os
 import shutil
 import sys
@@ -18,6 +17,8 @@ import onnx
 from onnx import TensorProto, numpy_helper
 from onnx.backend.test.case import model as model_cases
 from onnx.backend.test.case.node import collect_testcases
+
+from case_files import replaced, write, write_data, write_rule
 
 RANDOM_OPERATORS = {"Bernoulli", "Multinomial", "RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike"}
 
@@ -56,26 +57,15 @@ def is_random(case):
     return len(inputs) > 2 and bool(inputs[2]) and float(inputs[1]) > 0
 
 
-def write(path, message):
-    with open(path, "wb") as f:
-        f.write(message.SerializeToString())
-
-
 def write_case(case, out):
     folder = f"{out}/{case.kind}/{case.name}"
     os.makedirs(folder)
-    onnx.save(case.model, f"{folder}/model.onnx")
-    rule = {"rtol": case.rtol, "atol": case.atol} | ({"compare": "shape"} if is_random(case) else {})
-    with open(f"{folder}/case.json", "w", encoding="utf-8") as f:
-        json.dump(rule, f)
+    write(f"{folder}/model.onnx", case.model)
+    write_rule(folder, rtol=case.rtol, atol=case.atol, **({"compare": "shape"} if is_random(case) else {}))
     graph = case.model.graph
     for i, (inputs, outputs) in enumerate(case.data_sets or []):
-        data = f"{folder}/test_data_set_{i}"
-        os.makedirs(data)
-        for j, value in enumerate(inputs):
-            write(f"{data}/input_{j}.pb", to_proto(value, graph.input[j]))
-        for j, value in enumerate(outputs):
-            write(f"{data}/output_{j}.pb", to_proto(value, graph.output[j]))
+        write_data(folder, i, input=[to_proto(v, graph.input[j]) for j, v in enumerate(inputs)],
+                   output=[to_proto(v, graph.output[j]) for j, v in enumerate(outputs)])
 
 
 def write_light(source, name, out):
@@ -91,28 +81,24 @@ def write_light(source, name, out):
         size = int(np.prod(shape))
         values = (np.arange(size, dtype=np.float32) / np.float32(size)).reshape(shape)
         write(f"{data}/input_{j}.pb", numpy_helper.from_array(values, info.name))
-    with open(f"{out}/light/{name}/case.json", "w", encoding="utf-8") as f:
-        json.dump({"rtol": 1e-3, "atol": 1e-7}, f)
+    write_rule(f"{out}/light/{name}", rtol=1e-3, atol=1e-7)
 
 
 def main(out):
     warnings.filterwarnings("ignore")
-    part = f"{out}.part"
-    shutil.rmtree(part, ignore_errors=True)
-    cases = [c for c in collect_testcases() if c.model is not None]
-    cases += [c for c in model_cases.collect_testcases() if c.kind == "simple"]
-    for case in cases:
-        write_case(case, part)
-    data = os.path.join(os.path.dirname(onnx.__file__), "backend", "test", "data")
-    count = len(cases)
-    for kind in ("pytorch-converted", "pytorch-operator"):
-        shutil.copytree(f"{data}/{kind}", f"{part}/{kind}")
-        count += len(os.listdir(f"{part}/{kind}"))
-    for name in sorted(f[:-5] for f in os.listdir(f"{data}/light") if f.endswith(".onnx")):
-        write_light(f"{data}/light", name, part)
-        count += 1
-    shutil.rmtree(out, ignore_errors=True)
-    os.rename(part, out)
+    with replaced(out) as part:
+        cases = [c for c in collect_testcases() if c.model is not None]
+        cases += [c for c in model_cases.collect_testcases() if c.kind == "simple"]
+        for case in cases:
+            write_case(case, part)
+        data = os.path.join(os.path.dirname(onnx.__file__), "backend", "test", "data")
+        count = len(cases)
+        for kind in ("pytorch-converted", "pytorch-operator"):
+            shutil.copytree(f"{data}/{kind}", f"{part}/{kind}")
+            count += len(os.listdir(f"{part}/{kind}"))
+        for name in sorted(f[:-5] for f in os.listdir(f"{data}/light") if f.endswith(".onnx")):
+            write_light(f"{data}/light", name, part)
+            count += 1
     print(f"  {count} cases in {out}")
 
 
