@@ -91,6 +91,16 @@ nlohmann::json to_json(const Measures& m) {
           {"peak_rss_mb", m.peak_rss_mb}};
 }
 
+/// CLI::Range lets NaN pass.
+CLI::Validator seconds_in_range() {
+  const auto check = [](const std::string& text) {
+    double seconds = 0;
+    const bool right = CLI::detail::lexical_cast(text, seconds) && seconds >= 0.001 && seconds <= 3600;
+    return right ? "" : fmt::format("Value {} not in range 0.001 to 3600", text);
+  };
+  return {check, "FLOAT in [0.001 - 3600]"};
+}
+
 struct BenchCommand {
   std::vector<std::string> models;
   double seconds = 2;
@@ -111,7 +121,8 @@ struct BenchCommand {
         const Measures m = measure(model, engine, inputs, seconds);
         all.push_back(to_json(m));
         rows.push_back(row(m));
-      } catch (const Exception& error) {  // the others' figures are worth having
+      } catch (const std::exception& error) {
+        if (models.size() == 1) throw;  // else the others' figures are worth having
         fmt::print(stderr, "lathe: {}\n", printable(error.what()));
         failed = 1;
       }
@@ -141,7 +152,7 @@ void add_bench(CLI::App& app, Status& status) {
   auto bench = std::make_shared<BenchCommand>();
   command->add_option("models", bench->models, "model files")->required()->type_name("MODEL");
   command->add_option("--seconds", bench->seconds, "how long to measure steady runs")
-      ->check(CLI::Range(0.0, 3600.0))
+      ->check(seconds_in_range())
       ->capture_default_str();
   command->add_flag("--json", bench->json, "as JSON");
   bench->inputs.add_to(*command);

@@ -38,12 +38,28 @@ std::vector<fs::path> numbered(const fs::path& folder, const std::string& prefix
 
 Tolerance read_tolerance(const fs::path& folder) {
   Tolerance tolerance;
-  std::ifstream file(folder / "case.json");
-  if (!file) return tolerance;
-  const nlohmann::json json = nlohmann::json::parse(file);
-  tolerance.relative = json.value("rtol", tolerance.relative);
-  tolerance.absolute = json.value("atol", tolerance.absolute);
-  tolerance.shape_only = json.value("compare", "") == "shape";
+  const fs::path path = folder / "case.json";
+  if (!fs::exists(path)) return tolerance;
+  const auto require = [&](bool condition, const std::string& what) {
+    if (!condition) throw std::runtime_error(fmt::format("'{}' {}", path.string(), what));
+  };
+  std::ifstream file(path);
+  require(file && fs::is_regular_file(path), "cannot be read");
+  const nlohmann::json json = nlohmann::json::parse(file, nullptr, false);
+  require(!json.is_discarded(), "is not valid JSON");
+  require(json.is_object(), R"(holds no JSON object; {"rtol": 1e-3, "atol": 1e-7} is one)");
+  for (const auto& [key, value] : json.items()) {
+    if (key == "rtol" || key == "atol") {
+      require(value.is_number() && value >= 0,
+              fmt::format("has {} as \"{}\", expected a number of 0 or more", value.dump(), key));
+      (key == "rtol" ? tolerance.relative : tolerance.absolute) = value;
+    } else {
+      require(key == "compare",
+              fmt::format(R"(has the unknown key "{}"; allowed are "rtol", "atol" and "compare")", key));
+      require(value == "shape", fmt::format(R"(has {} as "compare", expected "shape")", value.dump()));
+      tolerance.shape_only = true;
+    }
+  }
   return tolerance;
 }
 

@@ -2,8 +2,9 @@
 #include "cli/command.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
-#include <sstream>
+#include <lathe/tools.h>
 
 #include "cli/progress.h"
 
@@ -13,8 +14,16 @@ void EngineArguments::add_to(CLI::App& command) {
   command.add_option("--threads", threads, "threads of one run; 0: one per core")
       ->check(CLI::Range(0, 4096))
       ->capture_default_str();
-  command.add_option("--passes", passes, "passes switched off, as in --passes=-graph_fuse,-alter_op_layout");
-  command.add_option("--backends", backends, "backends allowed, of jit,onednn,plain");
+  command.add_option("--passes", passes, "passes switched off, as in --passes=-graph_fuse,-alter_op_layout")
+      ->delimiter(',')
+      ->allow_extra_args(false)
+      ->type_name("LIST")
+      ->check(CLI::IsMember(tools::pass_switches()));
+  command.add_option("--backends", backends, "backends allowed, as in --backends jit,plain; all unless said")
+      ->delimiter(',')
+      ->allow_extra_args(false)
+      ->type_name("LIST")
+      ->check(CLI::IsMember({"jit", "onednn", "plain"}));
   command.add_option("--code-level", code_level, "how hard compiled code is optimized")
       ->check(CLI::IsMember({"automatic", "none", "less", "standard"}))
       ->capture_default_str();
@@ -23,11 +32,8 @@ void EngineArguments::add_to(CLI::App& command) {
 EngineOptions EngineArguments::options() const {
   EngineOptions options;
   options.threads = threads;
-  options.passes = passes;
-  std::istringstream list(backends);
-  for (std::string name; std::getline(list, name, ',');) {
-    if (!name.empty()) options.backends.push_back(name);
-  }
+  options.passes = fmt::format("{}", fmt::join(passes, ","));
+  options.backends = backends;
   options.code_level = code_level == "none"       ? CodeLevel::none
                        : code_level == "less"     ? CodeLevel::less
                        : code_level == "standard" ? CodeLevel::standard
@@ -38,6 +44,10 @@ EngineOptions EngineArguments::options() const {
 Engine load_model(const std::string& path, const EngineArguments& arguments) {
   const Progress progress("Loading " + printable(path));
   return Engine::load(path, arguments.options());
+}
+
+CLI::Validator not_empty() {
+  return {[](const std::string& text) { return text.empty() ? "must not be empty" : ""; }, ""};
 }
 
 std::string printable(std::string_view text) {

@@ -5,6 +5,7 @@
 
 #include <stdexcept>
 #include <string>
+#include <vector>
 
 #include <lathe/lathe.h>
 
@@ -32,8 +33,8 @@ void add_ops(CLI::App& app, Status& status);
 /// --threads, --passes, --backends, --code-level.
 struct EngineArguments {
   int threads = 0;
-  std::string passes;
-  std::string backends;
+  std::vector<std::string> passes;
+  std::vector<std::string> backends;
   std::string code_level = "automatic";
 
   void add_to(CLI::App& command);
@@ -42,6 +43,9 @@ struct EngineArguments {
 
 /// Loads a model, showing progress where that takes long.
 Engine load_model(const std::string& path, const EngineArguments& arguments);
+
+/// Refuses "", which is what a script's unset variable leaves.
+CLI::Validator not_empty();
 
 /// A name out of a file, safe for a terminal: control characters become \xNN.
 std::string printable(std::string_view text);

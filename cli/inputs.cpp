@@ -16,18 +16,9 @@
 namespace lathe::cli {
 namespace {
 
-const ValueInfo& input_named(const Engine& engine, std::string_view name) {
-  const auto& inputs = engine.inputs();
-  const auto found = std::find_if(inputs.begin(), inputs.end(), [&](const ValueInfo& i) { return i.name == name; });
-  if (found != inputs.end()) return *found;
-  std::vector<std::string> names;
-  for (const ValueInfo& input : inputs) names.push_back("'" + printable(input.name) + "'");
-  throw UsageError(fmt::format("the model has no input '{}'; it has {}", name, fmt::join(names, ", ")));
-}
-
 Shape parse_shape(std::string_view text, std::string_view argument) {
   Shape shape;
-  if (text.empty() || text == "scalar") return shape;
+  if (text == "scalar") return shape;
   const char* at = text.data();
   const char* end = at + text.size();
   while (true) {
@@ -39,20 +30,37 @@ Shape parse_shape(std::string_view text, std::string_view argument) {
     if (*next != 'x' && *next != ',') break;
     at = next + 1;
   }
-  throw UsageError(fmt::format("--shape {}: expected NAME=1x3x224x224", argument));
+  throw UsageError(fmt::format("--shape {}: expected NAME=1x3x224x224, of at most {} dims, or NAME=scalar", argument,
+                               Shape::kMaxRank));
 }
 
-/// NAME=REST; input names may hold '=' and ':', so the last '=' counts. Without one, the only input.
-std::pair<std::string, std::string> split_argument(const Engine& engine, const std::string& argument,
-                                                   std::string_view option) {
-  const std::size_t equals = argument.rfind('=');
-  if (equals != std::string::npos) {
-    return {input_named(engine, argument.substr(0, equals)).name, argument.substr(equals + 1)};
+/// What the arguments say of each input.
+class Arguments {
+ public:
+  explicit Arguments(const Engine& engine) : engine_(engine) {}
+
+  /// Notes that `argument` gives the input of that name.
+  const ValueInfo& give(std::string_view name, const std::string& argument) {
+    const ValueInfo& input = declared(engine_.inputs(), name, "input", argument);
+    const auto [earlier, first] = given_.emplace(input.name, argument);
+    if (!first)
+      throw UsageError(fmt::format("input '{}' is given twice: {} and {}", input.name, earlier->second, argument));
+    return input;
   }
-  if (engine.inputs().size() == 1) return {engine.inputs()[0].name, argument};
-  throw UsageError(fmt::format("{} {}: the model has {} inputs, so the name is needed: {} NAME={}", option, argument,
-                               engine.inputs().size(), option, argument));
-}
+  /// The same for NAME=REST; input names may hold '=' and ':', so the last '=' counts. Without one, the only input.
+  std::pair<const ValueInfo&, std::string> split(const std::string& text, const std::string& option) {
+    const std::size_t equals = text.rfind('=');
+    const std::string argument = option + " " + text;
+    if (equals != std::string::npos) return {give(text.substr(0, equals), argument), text.substr(equals + 1)};
+    if (engine_.inputs().size() == 1) return {give(engine_.inputs()[0].name, argument), text};
+    throw UsageError(fmt::format("{}: the model has {} inputs, so the name is needed: {} NAME={}", argument,
+                                 engine_.inputs().size(), option, text));
+  }
+
+ private:
+  const Engine& engine_;
+  std::map<std::string, std::string> given_;
+};
 
 /// The extents of named dims, as far as decided.
 class Symbols {
@@ -86,25 +94,36 @@ class Symbols {
   std::map<std::string, std::int64_t> extents_;
 };
 
-std::map<std::string, Shape> parse_shapes(const Engine& engine, const std::vector<std::string>& arguments) {
+bool fits(const ValueInfo& info, const Shape& shape) {
+  if (info.kind != ValueInfo::Kind::tensor) return false;
+  if (!info.dims) return true;
+  if (static_cast<int>(info.dims->size()) != shape.rank()) return false;
+  return std::equal(shape.dims().begin(), shape.dims().end(), info.dims->begin(),
+                    [](std::int64_t extent, const Dim& dim) { return dim.extent < 0 || dim.extent == extent; });
+}
+
+std::map<std::string, Shape> parse_shapes(Arguments& arguments, const std::vector<std::string>& texts) {
   std::map<std::string, Shape> shapes;
-  for (const std::string& argument : arguments) {
-    const auto [name, text] = split_argument(engine, argument, "--shape");
-    shapes[name] = parse_shape(text, argument);
+  for (const std::string& argument : texts) {
+    const auto [info, text] = arguments.split(argument, "--shape");
+    const Shape shape = parse_shape(text, argument);
+    if (!fits(info, shape))
+      throw UsageError(fmt::format("--shape {}: input '{}' must be {}", argument, info.name, info.to_string()));
+    shapes[info.name] = shape;
   }
   return shapes;
 }
 
-std::map<std::string, Tensor> read_given(const Engine& engine, const InputArguments& arguments) {
+std::map<std::string, Tensor> read_given(Arguments& arguments, const InputArguments& options) {
   std::map<std::string, Tensor> given;
-  if (!arguments.archive.empty()) {
-    for (tools::NamedTensor& t : tools::read_npz(arguments.archive)) {
-      given[input_named(engine, t.name).name] = std::move(t.tensor);
+  if (!options.archive.empty()) {
+    for (tools::NamedTensor& t : tools::read_npz(options.archive)) {
+      given[arguments.give(t.name, "--inputs " + options.archive).name] = std::move(t.tensor);
     }
   }
-  for (const std::string& argument : arguments.files) {
-    const auto [name, path] = split_argument(engine, argument, "--input");
-    given[name] = tools::read_npy(path);
+  for (const std::string& argument : options.files) {
+    const auto [info, path] = arguments.split(argument, "--input");
+    given[info.name] = tools::read_npy(path);
   }
   return given;
 }
@@ -118,15 +137,39 @@ std::string note(const ValueInfo& info, const Tensor& tensor, std::uint64_t seed
   return text;
 }
 
+/// A random tensor for an input.
+Tensor make_up(const ValueInfo& info, const Shape& shape, std::uint64_t seed) {
+  try {
+    return random_tensor(info.dtype, shape, seed);
+  } catch (const std::bad_alloc&) {
+    throw std::runtime_error(
+        fmt::format("input '{}': no memory for {}[{}]", info.name, info.dtype.name(), fmt::join(shape.dims(), ",")));
+  }
+}
+
 }  // namespace
 
+const ValueInfo& declared(const std::vector<ValueInfo>& all, std::string_view name, std::string_view what,
+                          std::string_view argument) {
+  const auto found = std::find_if(all.begin(), all.end(), [&](const ValueInfo& i) { return i.name == name; });
+  if (found != all.end()) return *found;
+  std::vector<std::string> names;
+  for (const ValueInfo& info : all) names.push_back("'" + info.name + "'");
+  throw UsageError(fmt::format("{}: the model has no {} '{}'; it has {}", argument, what, name,
+                               names.empty() ? "none" : fmt::format("{}", fmt::join(names, ", "))));
+}
+
 void InputArguments::add_to(CLI::App& command) {
-  command.add_option("--inputs", archive, "an .npz archive with tensors by input name")->type_name("FILE.npz");
+  command.add_option("--inputs", archive, "an .npz archive with tensors by input name")
+      ->type_name("FILE.npz")
+      ->check(not_empty());
   command.add_option("--input", files, "a tensor for one input; the name may be left out where there is one input")
       ->type_name("[NAME=]FILE.npy")
       ->allow_extra_args(false);
   add_shapes_to(command);
-  command.add_option("--seed", seed, "of the random values for inputs that are not given")->capture_default_str();
+  command.add_option("--seed", seed, "of the random values for inputs that are not given")
+      ->check(CLI::Range(std::int64_t{0}, std::int64_t{UINT32_MAX}))
+      ->capture_default_str();
 }
 
 void InputArguments::add_shapes_to(CLI::App& command) {
@@ -160,8 +203,9 @@ Tensor random_tensor(DType dtype, const Shape& shape, std::uint64_t seed) {
 }
 
 CollectedInputs collect_inputs(const Engine& engine, const InputArguments& arguments) {
-  std::map<std::string, Tensor> given = read_given(engine, arguments);
-  const std::map<std::string, Shape> shapes = parse_shapes(engine, arguments.shapes);
+  Arguments all(engine);
+  std::map<std::string, Tensor> given = read_given(all, arguments);
+  const std::map<std::string, Shape> shapes = parse_shapes(all, arguments.shapes);
   Symbols symbols;
   for (const ValueInfo& info : engine.inputs()) {
     if (const auto it = given.find(info.name); it != given.end()) symbols.learn(info, it->second.shape());
@@ -182,7 +226,7 @@ CollectedInputs collect_inputs(const Engine& engine, const InputArguments& argum
     }
     std::vector<std::string> chosen;
     const Shape resolved = shape != shapes.end() ? shape->second : symbols.resolve(info, chosen);
-    const Tensor tensor = random_tensor(info.dtype, resolved, seed++);
+    const Tensor tensor = make_up(info, resolved, seed++);
     collected.notes.push_back(note(info, tensor, seed - 1, chosen));
     collected.values.push_back({info.name, tensor});
   }
@@ -191,7 +235,8 @@ CollectedInputs collect_inputs(const Engine& engine, const InputArguments& argum
 
 Shapes collect_shapes(const Engine& engine, const std::vector<std::string>& arguments,
                       std::vector<std::string>& notes) {
-  const std::map<std::string, Shape> given = parse_shapes(engine, arguments);
+  Arguments all(engine);
+  const std::map<std::string, Shape> given = parse_shapes(all, arguments);
   Symbols symbols;
   for (const ValueInfo& info : engine.inputs()) {
     if (const auto it = given.find(info.name); it != given.end()) symbols.learn(info, it->second);

@@ -28,8 +28,13 @@ struct CollectedInputs {
   std::vector<std::string> notes;  ///< a sentence for each input that was made up
 };
 
+/// The input or output (`what`) of that name; where there is none, a UsageError that names `argument` and those there
+/// are.
+const ValueInfo& declared(const std::vector<ValueInfo>& all, std::string_view name, std::string_view what,
+                          std::string_view argument);
+
 /// Reads what is given and makes up the rest: a dim's name has one extent in all inputs, taken from what is given,
-/// else 1. Throws where a name, shape or file does not fit.
+/// else 1. Throws where a name, shape or file does not fit or an input is given twice.
 CollectedInputs collect_inputs(const Engine& engine, const InputArguments& arguments);
 
 /// The shapes of all tensor inputs, by the same rules. `notes` says which dims were chosen.

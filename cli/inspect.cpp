@@ -18,7 +18,12 @@ struct InspectCommand {
   InputArguments inputs;
 
   void operator()() const {
-    if (stage == "imported" && !passes) {
+    if (passes && format != "text")
+      throw UsageError(fmt::format("--format {} is for graphs; --passes lists passes as text", format));
+    if (passes && stage == "imported") throw UsageError("no pass has run at --stage imported");
+    if (!inputs.shapes.empty() && (stage == "imported" || stage == "frozen"))
+      throw UsageError(fmt::format("no shapes are known at --stage {}; --shape is for --stage specialized", stage));
+    if (stage == "imported") {
       fmt::print("{}", unwrap(tools::try_imported_graph(model, graph_format())));
       return;
     }

@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include <chrono>
+#include <set>
 
 #include "cli/command.h"
 #include "cli/inputs.h"
@@ -20,6 +21,11 @@ struct RunCommand {
 
   void operator()() const {
     const Engine loaded = load_model(model, engine);
+    std::set<std::string> names;
+    for (const std::string& name : wanted) {
+      declared(loaded.outputs(), name, "output", "--want " + name);
+      if (!names.insert(name).second) throw UsageError(fmt::format("--want {} is given twice", name));
+    }
     CollectedInputs collected = collect_inputs(loaded, inputs);
     for (const std::string& note : collected.notes) fmt::print(stderr, "{}\n", note);
     const auto begin = std::chrono::steady_clock::now();
@@ -47,7 +53,7 @@ void add_run(CLI::App& app, Status&) {
   auto run = std::make_shared<RunCommand>();
   command->add_option("model", run->model, "the model file")->required();
   run->inputs.add_to(*command);
-  command->add_option("--outputs", run->outputs, "save the outputs by name")->type_name("FILE.npz");
+  command->add_option("--outputs", run->outputs, "save the outputs by name")->type_name("FILE.npz")->check(not_empty());
   command->add_option("--want", run->wanted, "only this output (may be repeated)")
       ->type_name("NAME")
       ->allow_extra_args(false);

@@ -22,8 +22,7 @@ struct TestCommand {
   bool skip_unsupported = false;
   bool in_process = false;
 
-  int operator()() {
-    if (engine.threads == 0) engine.threads = 1;  // the cases fill the cores
+  int operator()() const {
     const auto cases = find_cases(folders);
     if (cases.empty())
       throw std::runtime_error("no case found: a case is a folder with model.onnx and test_data_set_*");
@@ -74,18 +73,20 @@ void add_test(CLI::App& app, Status& status) {
   auto test = std::make_shared<TestCommand>();
   command->add_option("folders", test->folders, "cases, or folders that hold some at any depth")
       ->required()
-
       ->type_name("DIR");
-  command->add_option("--jobs", test->jobs, "cases at a time, each in a process of its own")
-      ->check(CLI::Range(1, 1024))
-      ->capture_default_str();
-  command->add_option("--timeout", test->timeout, "seconds that a case may take")
-      ->check(CLI::Range(1, 86'400))
-      ->capture_default_str();
+  CLI::Option* jobs = command->add_option("--jobs", test->jobs, "cases at a time, each in a process of its own")
+                          ->check(CLI::Range(1, 1024))
+                          ->capture_default_str();
+  CLI::Option* timeout = command->add_option("--timeout", test->timeout, "seconds that a case may take")
+                             ->check(CLI::Range(1, 86'400))
+                             ->capture_default_str();
   command->add_flag("-v,--verbose", test->verbose, "a line for cases that pass or are skipped, too");
   command->add_flag("--skip-unsupported", test->skip_unsupported,
                     "count cases that need what this build lacks as skipped, not failed");
-  command->add_flag("--in-process", test->in_process, "run all cases in this process, one by one (for debuggers)");
+  command->add_flag("--in-process", test->in_process, "run all cases in this process, one by one (for debuggers)")
+      ->excludes(jobs)
+      ->excludes(timeout);
+  test->engine.threads = 1;  // the cases fill the cores
   test->engine.add_to(*command);
   command->footer(
       "A case is a folder with model.onnx, test_data_set_*/input_*.pb and output_*.pb, and optionally case.json with "

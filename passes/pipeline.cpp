@@ -71,6 +71,15 @@ void run(ops::Graph& graph, Context& context, bool at_load) {
 
 std::span<const Pass> all_passes() { return kPasses; }
 
+std::vector<std::string> all_switches() {
+  std::vector<std::string> all = {"-all"};
+  for (const Pass& pass : kPasses) {
+    std::string word = fmt::format("-{}", pass.name);
+    if (!pass.always && std::find(all.begin(), all.end(), word) == all.end()) all.push_back(std::move(word));
+  }
+  return all;
+}
+
 bool enabled(std::string_view switches, std::string_view pass) {
   while (!switches.empty()) {
     const std::string_view word = next_word(switches);
@@ -86,11 +95,8 @@ void check_switches(std::string_view switches) {
     const bool known = std::any_of(std::begin(kPasses), std::end(kPasses),
                                    [&](const Pass& pass) { return !pass.always && switches_off(word, pass.name); });
     if (known) continue;
-    std::string names = "-all";
-    for (const Pass& pass : kPasses) {
-      if (!pass.always && names.find(pass.name) == std::string::npos) names += fmt::format(", -{}", pass.name);
-    }
-    fail(ErrorCode::invalid_argument, "'{}' switches off no pass: there are {}", shown(word), names);
+    fail(ErrorCode::invalid_argument, "'{}' switches off no pass: there are {}", shown(word),
+         fmt::join(all_switches(), ", "));
   }
 }
 

@@ -96,6 +96,9 @@ std::string computation_key(const ops::Node& node, const std::function<void(std:
 /// Whether a pass is switched on by Context::switches.
 bool enabled(std::string_view switches, std::string_view pass);
 
+/// What Context::switches may list: "-all", and '-' with the name of each pass that may be switched off.
+std::vector<std::string> all_switches();
+
 /// Failure (invalid_argument) where `switches` names what is no pass, or a pass that always runs.
 void check_switches(std::string_view switches);
 

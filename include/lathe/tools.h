@@ -45,6 +45,9 @@ struct PassRecord {
 /// The passes of the load and, with shapes, of specializing to them; in the order they ran.
 LATHE_API Result<std::vector<PassRecord>> try_passes(const Engine& engine, const Shapes& shapes = {}) noexcept;
 
+/// What EngineOptions::passes may list: "-all" and, with a '-' before its name, each pass that can be switched off.
+[[nodiscard]] LATHE_API std::vector<std::string> pass_switches();
+
 // ---- how a plan runs ----
 
 /// A backend that did not take a step, and why.

@@ -3,6 +3,7 @@
 
 #include "frontends/frontend.h"
 #include "ops/ir/text.h"
+#include "passes/pipeline.h"
 #include "runtime/boundary.h"
 #include "runtime/introspect.h"
 #include "runtime/tools/graph_view.h"
@@ -43,6 +44,8 @@ Result<std::string> try_graph(const Engine& engine, Stage stage, GraphFormat for
 Result<std::vector<PassRecord>> try_passes(const Engine& engine, const Shapes& shapes) noexcept {
   return runtime::guarded<std::vector<PassRecord>>([&] { return runtime::pass_records(*engine.impl(), shapes); });
 }
+
+std::vector<std::string> pass_switches() { return passes::all_switches(); }
 
 Result<PlanRecord> try_explain(const Engine& engine, const Shapes& shapes, bool real_time) noexcept {
   return runtime::guarded<PlanRecord>([&] { return runtime::plan_record(*engine.impl(), shapes, real_time); });

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <array>
+#include <filesystem>
 #include <memory>
 #include <set>
 #include <string>
@@ -97,6 +98,9 @@ void write_archive(const std::string& path, std::span<const NamedTensor> tensors
     constexpr std::array<std::byte, 22> kEmpty = {std::byte{'P'}, std::byte{'K'}, std::byte{5}, std::byte{6}};
     return runtime::write_file(path, kEmpty);
   }
+  std::error_code unknown;  // then the writing says so
+  if (std::filesystem::is_directory(path, unknown))
+    fail(ErrorCode::io, "cannot write '{}': it is a directory", shown(path));
   int code = 0;
   Archive archive(zip_open(path.c_str(), ZIP_CREATE | ZIP_TRUNCATE, &code));
   if (!archive) {
