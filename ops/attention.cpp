@@ -1,7 +1,8 @@
 // Attention and FlexAttention said through matrix products and a softmax, and RotaryEmbedding.
+#include "ops/attention.h"
+
 #include <limits>
 
-#include "ops/ir/builder.h"
 #include "ops/ir/loop_builder.h"
 
 namespace lathe::ops {
@@ -9,20 +10,21 @@ namespace {
 
 bool is_float_type(DType t) { return t == DType::f32 || t == DType::f64 || t == DType::f16 || t == DType::bf16; }
 
-// ---- lathe::MaskScores(scores, mask, lengths, past): -inf where a query must not see a key ----
+// ---- lathe::MaskScores(scores, mask, lengths, past, positions): -inf where a query must not see a key ----
 
 constexpr Attribute kMaskAttributes[] = {{"is_causal", 0}, {"left_window_size", -1}, {"right_window_size", -1}};
-enum MaskInput { kScores, kMask, kLengths, kPast };
+enum MaskInput { kScores, kMask, kLengths, kPast, kPositions };
 
 Facts infer_mask(const OpView& op) { return {Fact(op.in(kScores).dtype, op.in(kScores).shape)}; }
 
 /// The position of query `i` among the keys: behind those of the cache.
 Scalar query_position(const OpView& op, LoopBuilder& b, const Coords& at) {
   const Scalar i = b.coordinate(at[2]);
-  if (op.has(kPast)) return b.binary(loops::Op::add, i, b.number_int(DType::i64, op.in(kPast).shape[2]));
-  if (!op.has(kLengths)) return i;
   Coords batch;
   batch.push_back(at[0]);
+  if (op.has(kPositions)) return b.binary(loops::Op::add, i, b.in(kPositions, batch));
+  if (op.has(kPast)) return b.binary(loops::Op::add, i, b.number_int(DType::i64, op.in(kPast).shape[2]));
+  if (!op.has(kLengths)) return i;
   const Scalar offset =
       b.binary(loops::Op::sub, b.in(kLengths, batch), b.number_int(DType::i64, op.in(kScores).shape[2]));
   return b.binary(loops::Op::add, i, offset);
@@ -166,19 +168,6 @@ Facts infer_attention(const OpView& op) {
           Fact(op.in(kV).dtype, {s.batch, s.kv_heads, total, s.value_head}), Fact(dtype, scores)};
 }
 
-/// [batch, length, hidden] to [batch, heads, length, hidden / heads].
-ValueId split_heads(Builder& b, ValueId x, std::int64_t heads) {
-  const ValueId width = b.op("Div", {b.shape_of(x, 2, 3), b.ints({heads})});
-  return b.transpose(b.reshape(x, b.concat({b.shape_of(x, 0, 2), b.ints({heads}), width}, 0)), {0, 2, 1, 3});
-}
-
-/// [batch, heads, length, width] to [batch, length, heads · width].
-ValueId merge_heads(Builder& b, ValueId x) {
-  const ValueId hidden = b.op("Mul", {b.shape_of(x, 1, 2), b.shape_of(x, 3, 4)});
-  const ValueId shape = b.concat({b.shape_of(x, 0, 1), b.shape_of(x, 2, 3), hidden}, 0);
-  return b.reshape(b.transpose(x, {0, 2, 1, 3}), shape);
-}
-
 /// a · b over heads [batch, heads, …]: each head of b serves as many neighbours of a.
 class GroupedProduct {
  public:
@@ -204,18 +193,31 @@ class GroupedProduct {
   ValueId kv_heads_ = kNone, repeats_ = kNone;
 };
 
-ValueId scaled(const OpView& op, Builder& b, ValueId scores, ValueId q) {
+ValueId scaled(Builder& b, ValueId scores, ValueId q, std::optional<double> scale) {
   const DType dtype = b.fact(scores).dtype;
-  if (op.has_attr("scale")) return b.mul(scores, b.scalar(dtype, op.f("scale")));
+  if (scale) return b.mul(scores, b.scalar(dtype, *scale));
   return b.div(scores, b.sqrt(b.cast(b.shape_of(q, 3, 4), dtype)));
 }
 
+std::optional<double> stated_scale(const OpView& op) {
+  return op.has_attr("scale") ? std::optional(op.f("scale")) : std::nullopt;
+}
+
 /// Softmax over the keys where a row may be masked whole: such a row becomes zeros.
-ValueId masked_softmax(Builder& b, ValueId x) {
+ValueId masked_softmax(Builder& b, ValueId x, ValueId sinks) {
   const DType dtype = b.fact(x).dtype;
-  const ValueId most = b.reduce("ReduceMax", x, {-1});
-  const ValueId e = b.exp(b.sub(x, b.op("Max", {most, b.scalar(dtype, -1e38)})));
+  ValueId most = b.reduce("ReduceMax", x, {-1});
+  if (sinks != kNone) {
+    sinks = b.unsqueeze(b.cast(sinks, dtype), {1, 2});
+    most = b.op("Max", {most, sinks});
+  } else {
+    const double least =
+        dtype == DType::f64 ? std::numeric_limits<double>::lowest() : std::numeric_limits<float>::lowest();
+    most = b.op("Max", {most, b.scalar(dtype, least)});
+  }
+  const ValueId e = b.exp(b.sub(x, most));
   const ValueId sum = b.reduce("ReduceSum", e, {-1});
+  if (sinks != kNone) return b.div(e, b.add(sum, b.exp(b.sub(sinks, most))));
   return b.div(e, b.op("Where", {b.op("Equal", {sum, b.scalar(dtype, 0)}), b.scalar(dtype, 1), sum}));
 }
 
@@ -224,39 +226,27 @@ std::vector<ValueId> lower_attention(const OpView& op, Builder& b) {
   const DType compute = dtype == DType::f64 || op.in(kV).dtype == DType::f64 ? DType(DType::f64) : DType(DType::f32);
   const bool merged = op.in(kQ).rank() == 3;
   const auto heads = [&](int i, std::string_view count) {
-    return merged ? split_heads(b, op.id(i), op.i(count)) : op.id(i);
+    return merged ? split_heads(b, op.id(i), b.ints({op.i(count)})) : op.id(i);
   };
-  const ValueId q = b.cast(heads(kQ, "q_num_heads"), compute);
+  AttentionTerms terms;
+  terms.q = b.cast(heads(kQ, "q_num_heads"), compute);
   ValueId k = heads(kK, "kv_num_heads"), v = heads(kV, "kv_num_heads");
   if (op.has(kPastKey)) {
     k = b.concat({op.id(kPastKey), k}, 2);
     v = b.concat({op.id(kPastValue), v}, 2);
   }
+  terms.k = b.cast(k, compute), terms.v = b.cast(v, compute);
   const bool stated = op.has_attr("q_num_heads") && op.has_attr("kv_num_heads");
-  const GroupedProduct product(b, q, k, stated && op.i("q_num_heads") == op.i("kv_num_heads"));
-  const ValueId raw = scaled(op, b, product(q, b.transpose(b.cast(k, compute), {0, 1, 3, 2})), q);
-  ValueId capped = raw;
-  if (op.f("softcap") > 0) {
-    const ValueId cap = b.scalar(compute, op.f("softcap"));
-    capped = b.mul(b.op("Tanh", {b.div(raw, cap)}), cap);
-  }
-  const bool windowed = op.i("is_causal") != 0 || op.i("left_window_size") >= 0 || op.i("right_window_size") >= 0;
-  ValueId biased = capped;
-  if (windowed || op.has(kAttnMask) || op.has(kNonpadLengths)) {
-    Attributes a;
-    for (const char* name : {"is_causal", "left_window_size", "right_window_size"}) a.set(name, op.i(name));
-    biased =
-        b.op("lathe::MaskScores", {capped, op.id(kAttnMask), op.id(kNonpadLengths), op.id(kPastKey)}, std::move(a));
-  }
-  const bool wide = op.has_attr("softmax_precision") && op.i("softmax_precision") == DType::f64;
-  const ValueId x = wide ? b.cast(biased, DType::f64) : biased;
-  const ValueId weights =
-      b.cast(biased == capped ? b.op("Softmax", {x}, {{"axis", std::int64_t{-1}}}) : masked_softmax(b, x), compute);
-  const ValueId y = product(weights, b.cast(v, compute));
-  std::vector<ValueId> outputs = {b.cast(merged ? merge_heads(b, y) : y, dtype), k, v};
+  terms.same_heads = stated && op.i("q_num_heads") == op.i("kv_num_heads");
+  terms.scale = stated_scale(op), terms.softcap = op.f("softcap"), terms.causal = op.i("is_causal") != 0;
+  terms.left = op.i("left_window_size"), terms.right = op.i("right_window_size");
+  terms.mask = op.id(kAttnMask), terms.lengths = op.id(kNonpadLengths), terms.past = op.id(kPastKey);
+  if (op.has_attr("softmax_precision") && op.i("softmax_precision") == DType::f64) terms.softmax = DType::f64;
+  const AttentionStages made = attend(b, terms);
+  std::vector<ValueId> outputs = {b.cast(merged ? merge_heads(b, made.y) : made.y, dtype), k, v};
   if (op.wants(1) && k == op.id(kK)) outputs[1] = b.op("Identity", {k});
   if (op.wants(2) && v == op.id(kV)) outputs[2] = b.op("Identity", {v});
-  const ValueId stages[] = {raw, capped, biased, weights};
+  const ValueId stages[] = {made.scaled, made.capped, made.masked, made.weights};
   const std::int64_t mode = op.i("qk_matmul_output_mode");
   op.require(mode >= 0 && mode <= 3, "qk_matmul_output_mode must be between 0 and 3, got {}", mode);
   outputs.push_back(b.cast(stages[mode], dtype));
@@ -294,7 +284,7 @@ std::vector<ValueId> lower_flex_scores(const OpView& op, Builder& b) {
   const DType compute = LoopBuilder::compute_type(op.in(kQ).dtype);
   const ValueId q = b.cast(op.id(kQ), compute), k = b.cast(op.id(kK), compute);
   const GroupedProduct product(b, q, k, false);
-  return {b.cast(scaled(op, b, product(q, b.transpose(k, {0, 1, 3, 2})), q), flex_precision(op))};
+  return {b.cast(scaled(b, product(q, b.transpose(k, {0, 1, 3, 2})), q, stated_scale(op)), flex_precision(op))};
 }
 
 Facts infer_flex_values(const OpView& op) {
@@ -413,6 +403,42 @@ std::vector<ValueId> lower_rotary(const OpView& op, Builder& b) {
 
 }  // namespace
 
+ValueId split_heads(Builder& b, ValueId x, ValueId heads) {
+  const ValueId width = b.op("Div", {b.shape_of(x, 2, 3), heads});
+  return b.transpose(b.reshape(x, b.concat({b.shape_of(x, 0, 2), heads, width}, 0)), {0, 2, 1, 3});
+}
+
+ValueId merge_heads(Builder& b, ValueId x) {
+  const ValueId hidden = b.op("Mul", {b.shape_of(x, 1, 2), b.shape_of(x, 3, 4)});
+  const ValueId shape = b.concat({b.shape_of(x, 0, 1), b.shape_of(x, 2, 3), hidden}, 0);
+  return b.reshape(b.transpose(x, {0, 2, 1, 3}), shape);
+}
+
+AttentionStages attend(Builder& b, const AttentionTerms& terms) {
+  const DType compute = b.fact(terms.q).dtype;
+  const GroupedProduct product(b, terms.q, terms.k, terms.same_heads);
+  AttentionStages made{};
+  made.scaled = scaled(b, product(terms.q, b.transpose(terms.k, {0, 1, 3, 2})), terms.q, terms.scale);
+  made.capped = made.scaled;
+  if (terms.softcap > 0) {
+    const ValueId cap = b.scalar(compute, terms.softcap);
+    made.capped = b.mul(b.op("Tanh", {b.div(made.scaled, cap)}), cap);
+  }
+  made.masked = made.capped;
+  if (terms.causal || terms.left >= 0 || terms.right >= 0 || terms.mask != kNone || terms.lengths != kNone) {
+    made.masked = b.op("lathe::MaskScores", {made.capped, terms.mask, terms.lengths, terms.past, terms.positions},
+                       {{"is_causal", std::int64_t{terms.causal}},
+                        {"left_window_size", terms.left},
+                        {"right_window_size", terms.right}});
+  }
+  const ValueId x = b.cast(made.masked, terms.softmax.value_or(compute));
+  const bool plain = made.masked == made.capped && terms.sinks == kNone;
+  made.weights =
+      b.cast(plain ? b.op("Softmax", {x}, {{"axis", std::int64_t{-1}}}) : masked_softmax(b, x, terms.sinks), compute);
+  made.y = product(made.weights, terms.v);
+  return made;
+}
+
 extern const OpDef op_attention;
 constinit const OpDef op_attention = {.name = "Attention",
                                       .inputs = {3, 7},
@@ -425,7 +451,7 @@ constinit const OpDef op_attention = {.name = "Attention",
 extern const OpDef op_lathe_mask_scores;
 constinit const OpDef op_lathe_mask_scores = {.name = "MaskScores",
                                               .domain = "lathe",
-                                              .inputs = {1, 4},
+                                              .inputs = {1, 5},
                                               .attributes = kMaskAttributes,
                                               .infer = infer_mask,
                                               .expr = expr_mask};

@@ -13,6 +13,7 @@ import onnxruntime
 from onnx import helper, numpy_helper
 
 from case_files import replaced, write, write_data, write_rule
+from contrib_attention_cases import attention
 
 MS = "com.microsoft"
 
@@ -36,24 +37,29 @@ class Cases:
     def i8(self, *shape):
         return self.rng.integers(-128, 128, shape).astype(np.int8)
 
-    def add(self, name, op, inputs, outputs=1, domain=MS, rtol=1e-4, atol=1e-5, oracle=None, wanted=None, **attributes):
+    def add(self, name, op, inputs, outputs=1, domain=MS, rtol=1e-4, atol=1e-5, oracle=None, wanted=None, constants=(),
+            types=None, **attributes):
         """One node. An input of None is left out. `oracle`: nodes that compute the same, where ONNX Runtime lacks the kernel.
-        `wanted`: which outputs are stated."""
+        `wanted`: which outputs are stated. `constants`: which inputs the model holds. `types`: of outputs, where ONNX Runtime
+        does not infer them."""
         names = [f"x{i}" if v is not None else "" for i, v in enumerate(inputs)]
         while names and not names[-1]:
             names.pop()
         results = [f"y{i}" if wanted is None or i in wanted else "" for i in range(outputs)]
         given = [(n, v) for n, v in zip(names, inputs) if n]
+        held = [numpy_helper.from_array(v, n) for n, v in given if int(n[1:]) in constants]
+        given = [(n, v) for n, v in given if int(n[1:]) not in constants]
         infos = [helper.make_tensor_value_info(n, helper.np_dtype_to_tensor_dtype(v.dtype), v.shape) for n, v in given]
-        opsets = [helper.make_opsetid("", 17), helper.make_opsetid(MS, 1)]
+        opsets = [helper.make_opsetid("", 21), helper.make_opsetid(MS, 1)]
 
-        def model(nodes, types):
-            graph = helper.make_graph(nodes, name, infos, types)
-            return helper.make_model(graph, opset_imports=opsets, ir_version=8)
+        def model(nodes, outputs):
+            graph = helper.make_graph(nodes, name, infos, outputs, held)
+            return helper.make_model(graph, opset_imports=opsets, ir_version=10)
 
         node = helper.make_node(op, names, results, name=op, domain=domain, **attributes)
         asked = [r for r in results if r]
-        untyped = [helper.make_empty_tensor_value_info(r) for r in asked]
+        untyped = [helper.make_tensor_value_info(r, types[int(r[1:])], None) if types and int(r[1:]) in types
+                   else helper.make_empty_tensor_value_info(r) for r in asked]
         options = onnxruntime.SessionOptions()
         options.log_severity_level = 3
         options.intra_op_num_threads = 1
@@ -61,13 +67,13 @@ class Cases:
         proto = model(oracle(names, results) if oracle else [node], untyped)
         session = onnxruntime.InferenceSession(proto.SerializeToString(), options, providers=["CPUExecutionProvider"])
         values = session.run(None, dict(given))
-        types = [
+        stated = [
             helper.make_tensor_value_info(r, helper.np_dtype_to_tensor_dtype(v.dtype), v.shape) for r, v in zip(asked, values)
         ]
         folder = f"{self.out}/{name}"
         write_data(folder, 0, input=[numpy_helper.from_array(v) for _, v in given],
                    output=[numpy_helper.from_array(v) for v in values])
-        write(f"{folder}/model.onnx", model([node], types))
+        write(f"{folder}/model.onnx", model([node], stated))
         write_rule(folder, rtol=rtol, atol=atol)
         self.count += 1
 
@@ -184,6 +190,7 @@ def main(out):
         cases = Cases(part)
         quantized(cases)
         fused(cases)
+        attention(cases)
     print(f"  {cases.count} cases in {out}")
 
 

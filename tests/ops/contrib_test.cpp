@@ -52,6 +52,55 @@ TEST(Contrib, FusedOperatorsRefuseWhatDoesNotFit) {
                  "9 positions exceed the 7");
 }
 
+TEST(Contrib, AttentionsRefuseWhatDoesNotFit) {
+  const Attributes two = {{"num_heads", std::int64_t{2}}};
+  const auto with = [](Attributes attributes, const char* name, std::int64_t value) {
+    attributes.set(name, value);
+    return attributes;
+  };
+  const auto i32 = [](const Shape& shape) { return Tensor(DType::i32, shape); };
+  const Tensor q = f32({2, 3, 8}), k = f32({2, 5, 8}), none;
+  expect_refused("MultiHeadAttention", {f32({2, 3, 7}), k, k}, two, "a multiple of 2 heads");
+  expect_refused("MultiHeadAttention", {q}, two, "needs a key");
+  expect_refused("MultiHeadAttention", {q, k}, two, "needs a value");
+  expect_refused("MultiHeadAttention", {q, k, k}, {{"num_heads", std::int64_t{0}}}, "num_heads must be positive");
+  expect_refused("MultiHeadAttention", {q, f32({2, 5, 6}), k}, two, "do not fit a query");
+  expect_refused("MultiHeadAttention", {q, k, k, f32({23})}, two, "the bias must have shape 24");
+  expect_refused("MultiHeadAttention", {q, k, k, none, i32({2, 4})}, two, "the mask, input 4, of shape 2x4");
+  expect_refused("MultiHeadAttention", {q, k, k, none, f32({2, 5})}, two, "must be i32, got f32");
+  expect_refused("MultiHeadAttention", {q, k, k, none, none, f32({2, 2, 3, 4})}, two, "the attention bias, input 5");
+  expect_refused("MultiHeadAttention", {q, k, k, none, none, none, f32({2, 2, 4, 4})}, two, "given together");
+  expect_refused("MultiHeadAttention", {q, k, k, none, none, none, f32({2, 2, 4, 4}), f32({2, 2, 4, 5})}, two,
+                 "past_key and past_value must be 2x2x(length)x4");
+  expect_refused("MultiHeadAttention", {q, k, k, none, none, none, none, none, i32({1})}, two, "past_sequence_length");
+  expect_refused("MultiHeadAttention", {q, k, k}, with(two, "unidirectional", 1),
+                 "as many keys as queries, got 5 and 3");
+  const Tensor x = f32({2, 3, 5}), w = f32({5, 24});
+  expect_refused("Attention", {x, f32({4, 24})}, two, "features x columns");
+  expect_refused("Attention", {x, f32({5, 25})}, two, "must be q's, k's and v's");
+  expect_refused("Attention", {x, w, f32({8})}, two, "one value per column");
+  expect_refused("Attention", {x, w}, {{"num_heads", std::int64_t{3}}}, "multiples of 3 heads, got 8");
+  expect_refused("Attention", {x, w}, with(two, "do_rotary", 1), "do_rotary is not supported");
+  expect_refused("Attention", {x, w, none, none, f32({2, 2, 2, 4, 4})}, with(two, "past_present_share_buffer", 1),
+                 "past_present_share_buffer is not supported");
+  expect_refused("Attention", {x, w, none, none, f32({2, 2, 3, 4, 4})}, two, "the past must be f32 of shape 2x2x2");
+  expect_refused("Attention", {x, w, none, i32({2, 1, 4, 4})}, with(two, "unidirectional", 1), "exclude each other");
+  Attributes sizes = two;
+  sizes.set("qkv_hidden_sizes", std::vector<std::int64_t>{8, 8, 10});
+  expect_refused("Attention", {x, w}, sizes, "24 columns of the weights are not 8 + 8 + 10");
+  expect_refused("QAttention", {u8({2, 3, 5}), u8({5, 24}), f32({24}), f32({2}), scale()}, two, "must be one f32");
+  expect_refused("QAttention", {u8({2, 3, 5}), u8({5, 24}), f32({24}), scale(), f32({3})}, two, "one per column");
+}
+
+TEST(Contrib, RotaryEmbeddingRefusesWhatDoesNotFit) {
+  const Tensor x = f32({2, 3, 16}), angles = f32({10, 4}), base(DType::i64, {1});
+  expect_refused("RotaryEmbedding", {x, base, angles, f32({10, 3})}, {}, "matrices of one shape");
+  expect_refused("RotaryEmbedding", {x, base, angles, angles}, {{"rotary_embedding_dim", std::int64_t{8}}},
+                 "num_heads must be stated");
+  expect_refused("RotaryEmbedding", {x, base, angles, angles}, {{"num_heads", std::int64_t{4}}}, "do not fit 4 heads");
+  expect_refused("RotaryEmbedding", {x, Tensor(DType::i64, {2, 2}), angles, angles}, {}, "position_ids must be i64");
+}
+
 TEST(Contrib, ProductsNameTheOperatorThatTheyAreSaidThrough) {
   const std::string said = refusal("com.microsoft::FusedMatMul", {f32({2, 3}), f32({4, 2})});
   EXPECT_NE(said.find("'n'"), std::string::npos) << said;
