@@ -76,7 +76,7 @@ class Layouts {
       if (!graph_.value(node.inputs[1]).is_constant() || fact(node.inputs[0]).rank() > 5) return rows(id);
       const ValueId x = node.inputs[0];
       const auto wanted = ops::Layout::channels_last(fact(x).rank());
-      if (!same_order(fact(x).shape, fact(x).layout, wanted)) graph_.node(id).inputs[0] = copy(x, wanted);
+      if (!same_order(fact(x).shape, fact(x).layout, wanted)) graph_.edit(id).inputs[0] = copy(x, wanted);
       set(node.outputs[0], wanted);
       return;
     }
@@ -133,7 +133,7 @@ class Layouts {
   void rows(NodeId id) {
     for (std::size_t i = 0; i < graph_.node(id).inputs.size(); ++i) {
       const ValueId v = graph_.node(id).inputs[i];
-      if (!row_major(v)) graph_.node(id).inputs[i] = copy(v, {});
+      if (!row_major(v)) graph_.edit(id).inputs[i] = copy(v, {});
     }
   }
 

@@ -128,7 +128,7 @@ class Folder {
       const Tensor& t = constant(node.inputs[1 - side]);
       const NodeId p = graph_.value(y).producer;
       if (!t.defined() || p == kNone || !contraction(graph_.node(p)) || !only_reader(y)) continue;
-      Node& n = graph_.node(p);
+      Node& n = graph_.edit(p);
       const auto c = channels_of(n);
       if (!c) continue;
       const bool matmul = is(n, "MatMul");
@@ -180,7 +180,7 @@ class Folder {
   bool before(NodeId id) {
     const Node node = copy_of(id);
     if (!is(node, "Mul") || !only_reader(node.outputs[0])) return false;
-    Node& n = graph_.node(consumers_[static_cast<std::size_t>(node.outputs[0])].front());
+    Node& n = graph_.edit(consumers_[static_cast<std::size_t>(node.outputs[0])].front());
     if (!is(n, "Conv") || n.inputs[0] != node.outputs[0] || n.inputs[1] == node.outputs[0]) return false;
     const Tensor& w = constant(n.inputs[1]);
     if (!w.defined() || w.dtype() != DType::f32 || w.shape().rank() < 3) return false;

@@ -27,15 +27,19 @@ enum class Kind : std::uint8_t { known, plain, view, pointwise, reduction, contr
 
 class Fuser {
  public:
-  Fuser(const Graph& graph, bool fuse)
+  Fuser(const Graph& graph, const Context& context, bool fuse)
       : graph_(graph),
+        context_(context),
         fuse_(fuse),
         order_(graph.order()),
         consumers_(graph.consumers()),
         group_of_(graph.node_count(), -1) {}
 
   std::vector<Group> run() {
-    for (NodeId id : order_) place(id);
+    for (NodeId id : order_) {
+      context_.check();
+      place(id);
+    }
     finish();
     return sorted();
   }
@@ -388,6 +392,7 @@ class Fuser {
   }
 
   const Graph& graph_;
+  const Context& context_;
   bool fuse_;
   std::vector<NodeId> order_;
   std::vector<std::vector<NodeId>> consumers_;
@@ -399,11 +404,13 @@ class Fuser {
 
 }  // namespace
 
-std::vector<ops::Group> graph_fuse(const ops::Graph& graph, bool fuse) { return Fuser(graph, fuse).run(); }
+std::vector<ops::Group> graph_fuse(const ops::Graph& graph, const Context& context, bool fuse) {
+  return Fuser(graph, context, fuse).run();
+}
 
 std::size_t graph_fuse(ops::Graph& graph, Context& context) {
   graph.compact();
-  context.groups = graph_fuse(graph, true);
+  context.groups = graph_fuse(graph, context, true);
   std::size_t fused = 0;
   for (const ops::Group& group : context.groups) fused += group.nodes.size() - 1;
   return fused;

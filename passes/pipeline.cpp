@@ -111,7 +111,7 @@ void run_for_structure(ops::Graph& graph, Context& context) {
   run(graph, context, false);
   if (enabled(context.switches, "graph_fuse")) return;
   graph.compact();
-  context.groups = graph_fuse(graph, false);
+  context.groups = graph_fuse(graph, context, false);
 }
 
 }  // namespace lathe::passes

@@ -63,7 +63,7 @@ struct Context {
   std::string switches;                           ///< "-graph_fuse,-alter_op_layout"; "-all"
   std::size_t fold_bytes = std::size_t{1} << 30;  ///< what folding may add to the constants in all
   std::chrono::steady_clock::time_point deadline = std::chrono::steady_clock::time_point::max();
-  std::function<void()> check = [] {};     ///< called before each pass; ends the pipeline by throwing
+  std::function<void()> check = [] {};     ///< called before each pass and within long ones; ends them by throwing
   FoldedConstants* folded = nullptr;       ///< may be null
   std::vector<Record>* records = nullptr;  ///< one entry per pass run; may be null
   // What the passes of a structure leave beside the graph.
@@ -109,6 +109,6 @@ bool same_but_for_ones(const Shape& a, const Shape& b);
 /// Splits a lowered graph into groups in execution order: each one kernel, or one plain, contraction or alias node with
 /// what is fused into it. Nodes whose outputs all follow from shapes are in no group. With fusion off, one node per
 /// group.
-std::vector<ops::Group> graph_fuse(const ops::Graph& graph, bool fuse);
+std::vector<ops::Group> graph_fuse(const ops::Graph& graph, const Context& context, bool fuse);
 
 }  // namespace lathe::passes

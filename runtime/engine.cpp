@@ -33,6 +33,41 @@ ValueInfo info_of(const ops::Graph& graph, ops::ValueId id) {
   return info;
 }
 
+/// Whether a shape is among those that are declared.
+bool admits(const ValueInfo& info, const Shape& shape) {
+  if (!info.dims) return true;
+  return std::equal(info.dims->begin(), info.dims->end(), shape.begin(), shape.end(),
+                    [](const Dim& dim, std::int64_t extent) { return dim.extent < 0 || dim.extent == extent; });
+}
+
+/// Whether every tensor inside is defined and of that dtype (undefined: of any).
+bool tensors_fit(const Value& value, DType dtype) {
+  if (value.is_sequence()) {
+    return std::all_of(value.sequence().begin(), value.sequence().end(),
+                       [&](const Value& element) { return tensors_fit(element, dtype); });
+  }
+  if (value.is_optional()) return !value.optional().value || tensors_fit(*value.optional().value, dtype);
+  if (value.is_map()) {
+    return std::all_of(value.map().begin(), value.map().end(),
+                       [&](const auto& entry) { return tensors_fit(entry.second, dtype); });
+  }
+  return value.tensor().defined() && (dtype == DType::undefined || value.dtype() == dtype);
+}
+
+ValueInfo::Kind kind_of(const ops::Fact& fact) {
+  switch (fact.kind) {
+    case ops::Fact::Kind::sequence:
+      return ValueInfo::Kind::sequence;
+    case ops::Fact::Kind::optional:
+      return ValueInfo::Kind::optional;
+    case ops::Fact::Kind::map:
+      return ValueInfo::Kind::map;
+    case ops::Fact::Kind::tensor:
+      break;
+  }
+  return ValueInfo::Kind::tensor;
+}
+
 Tensor zeros(DType dtype, const Shape& shape) {
   Result<Tensor> made = Tensor::try_make(dtype, shape);
   if (!made.ok()) throw Failure(std::move(made).error());
@@ -72,6 +107,7 @@ EngineImpl::EngineImpl(std::shared_ptr<EngineCore> shared_core, const EngineImpl
 }
 
 void EngineImpl::finish(ops::Graph graph) {
+  warned_ = std::vector<std::atomic_flag>(outputs.size());
   int next_id = 0;
   module = std::make_unique<Module>(std::move(graph), next_id);
   core->memory().on_pressure([this] { drop_idle(); });
@@ -101,16 +137,27 @@ void EngineImpl::check_input(std::size_t index, const Value& value) const {
     const bool fits = (info.kind == ValueInfo::Kind::sequence && value.is_sequence()) ||
                       (info.kind == ValueInfo::Kind::map && value.is_map()) || info.kind == ValueInfo::Kind::optional ||
                       info.kind == ValueInfo::Kind::optional_sequence;
-    if (!fits) refuse();
+    if (!fits || !tensors_fit(value, info.dtype)) refuse();
     return;
   }
   if (!value.is_tensor() || !value.tensor().defined()) refuse();
   if (info.dtype != DType::undefined && value.dtype() != info.dtype) refuse();
-  if (!info.dims) return;
-  if (static_cast<int>(info.dims->size()) != value.shape().rank()) refuse();
-  for (int d = 0; d < value.shape().rank(); ++d) {
-    const Dim& dim = (*info.dims)[static_cast<std::size_t>(d)];
-    if (dim.extent >= 0 && dim.extent != value.shape()[d]) refuse();
+  if (!admits(info, value.shape())) refuse();
+}
+
+void EngineImpl::check_output(std::size_t index, const ops::Fact& fact) {
+  const ValueInfo& info = outputs[index];
+  if (info.kind == ValueInfo::Kind::optional || info.kind == ValueInfo::Kind::optional_sequence) return;
+  const bool known = fact.dtype != DType::undefined && info.dtype != DType::undefined;
+  if (kind_of(fact) != info.kind || (known && fact.dtype != info.dtype)) {
+    fail(ErrorCode::invalid_model, "output '{}' is declared as {}, but the model computes {}", shown(info.name),
+         info.to_string(), fact.to_string());
+  }
+  if (fact.is_tensor() && !admits(info, fact.shape) && !warned_[index].test_and_set()) {
+    core->log(LogLevel::warning, [&] {
+      return fmt::format("output '{}' is declared as {}, but the model computes {}", shown(info.name), info.to_string(),
+                         fact.to_string());
+    });
   }
 }
 
@@ -157,6 +204,12 @@ std::vector<Value> EngineImpl::placeholders(const Shapes& shapes, std::span<cons
   std::vector<NamedValue> given;
   const auto give = [&](const ValueInfo& input, const Shape& shape) {
     const std::string name = fmt::format("input '{}'", shown(input.name));
+    if (!admits(input, shape)) {
+      fail(ErrorCode::invalid_argument, "{} must be {}, got the shape {}", name, input.to_string(), shape);
+    }
+    if (shape.elements() < 0) {
+      fail(ErrorCode::invalid_argument, "the shape of {}, {}, has more elements than can be counted", name, shape);
+    }
     const ops::OnBehalfOf blame(name);
     given.push_back({input.name, zeros(input.dtype == DType::undefined ? DType(DType::f32) : input.dtype, shape)});
   };
@@ -194,7 +247,12 @@ void EngineImpl::prepare(std::span<const Value> values) {
       if (at == graph.inputs.end()) return;
       in.push_back(values[static_cast<std::size_t>(at - graph.inputs.begin())]);
     }
-    part.segment->plan(in, *core);
+    const std::shared_ptr<const Plan> plan = part.segment->plan(in, *core);
+    for (std::size_t o = 0; plan && o < part.outputs.size(); ++o) {
+      const auto at = std::find(graph.outputs.begin(), graph.outputs.end(), part.outputs[o]);
+      if (at != graph.outputs.end())
+        check_output(static_cast<std::size_t>(at - graph.outputs.begin()), plan->outputs[o]);
+    }
   }
 }
 
@@ -293,7 +351,10 @@ Result<Outputs> Engine::try_run(const Inputs& inputs, const RunOptions& options)
     std::vector<Value> results = execution->run(*impl_->module, values, control);
     impl_->give_back(std::move(execution));
     std::vector<NamedValue> named;
-    for (std::size_t w : wanted) named.push_back({impl_->outputs[w].name, results[w]});
+    for (std::size_t w : wanted) {
+      impl_->check_output(w, ops::fact_of(results[w]));
+      named.push_back({impl_->outputs[w].name, results[w]});
+    }
     return Outputs(std::move(named));
   });
 }

@@ -1,6 +1,7 @@
 // EngineImpl and SessionImpl: what stands behind the public handles.
 #pragma once
 
+#include <atomic>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -26,6 +27,9 @@ class EngineImpl {
   [[nodiscard]] std::vector<Value> gather(std::span<const NamedValue> inputs, std::span<const Value> also = {}) const;
   /// Failure (invalid_argument) where a value is not what the model declares of that input.
   void check_input(std::size_t index, const Value& value) const;
+  /// Failure (invalid_model) where an output came out as something else than the model declares; another shape than
+  /// declared is only worth a warning, once.
+  void check_output(std::size_t index, const ops::Fact& fact);
   /// Zeros of these shapes, for planning.
   [[nodiscard]] std::vector<Value> placeholders(const Shapes& shapes, std::span<const Value> also = {}) const;
   [[nodiscard]] int input_index(std::string_view name) const;   ///< Failure (not_found)
@@ -51,6 +55,7 @@ class EngineImpl {
   void finish(ops::Graph graph);
 
   std::shared_ptr<void> shared_weights_;  ///< the charge for what another engine allocated
+  std::vector<std::atomic_flag> warned_;  ///< per output
   std::mutex idle_mutex_;
   std::vector<std::unique_ptr<Execution>> idle_;
 };

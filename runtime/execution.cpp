@@ -71,9 +71,8 @@ PlanInstance* Execution::prepare(Segment& segment, std::span<const Value> inputs
   if (!plan) return nullptr;
   Cached cached;
   for (const Value& v : inputs) {
-    // Only dtype, shape and, where values decide shapes, the value are kept.
-    cached.made_for.push_back(v.tensor().size() <= ops::kKnownElements ? v.tensor().clone()
-                                                                       : Tensor::borrow(v.dtype(), v.shape(), nullptr));
+    const bool small = v.tensor().size() <= ops::kKnownElements;
+    cached.made_for.push_back({v.dtype(), v.shape(), small ? v.tensor().clone() : Tensor()});
   }
   cached.instance = std::make_unique<PlanInstance>(std::move(plan));
   reserve(cached.instance->plan());
@@ -87,7 +86,11 @@ void Execution::run_instance(PlanInstance& instance, std::span<void* const> inpu
                              const RunControl& control) {
   const ops::MemoryScope memory(core_->memory().source(Use::values));
   instance.bind_io(inputs, outputs);
-  if (scratch_wanted_ > scratch_bytes_) reserve_scratch(scratch_wanted_);
+  if (scratch_wanted_ > scratch_bytes_) {
+    static const std::string kWhose = "scratch memory of the model's kernels";
+    const ops::OnBehalfOf name(kWhose);
+    reserve_scratch(scratch_wanted_);
+  }
   StepContext context;
   context.pool = core_->threads() > 1 ? &core_->pool() : nullptr;
   context.scratch = scratch_;
@@ -127,9 +130,9 @@ std::vector<Value> Execution::run_segment(Segment& segment, std::span<const Valu
   for (std::size_t o = 0; o < facts.size(); ++o) {
     const bool fits = o < bound.size() && bound[o].defined() && bound[o].dtype() == facts[o].dtype &&
                       bound[o].shape() == facts[o].shape;
-    static const std::string kNobody;
+    static const std::string kUnwritten = "an output without elements";
     const int writer = instance->plan().writers[o];
-    const ops::OnBehalfOf name(writer < 0 ? kNobody
+    const ops::OnBehalfOf name(writer < 0 ? kUnwritten
                                           : instance->plan().steps[static_cast<std::size_t>(writer)]->record.name);
     Tensor t = fits ? bound[o] : allocate(facts[o].dtype, facts[o].shape);
     out.push_back(t.mutable_data());

@@ -39,7 +39,7 @@ class Execution {
 
  private:
   struct Cached {
-    std::vector<Tensor> made_for;
+    std::vector<Segment::MadeFor> made_for;
     std::unique_ptr<PlanInstance> instance;
   };
 

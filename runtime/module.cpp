@@ -15,7 +15,7 @@ using ops::ValueId;
 
 void sink_constants(Graph& graph) {
   for (NodeId id : graph.order()) {
-    Node& node = graph.node(id);
+    Node& node = graph.edit(id);
     if (node.subgraphs.empty()) continue;
     const std::size_t formal = node.formal_inputs();
     std::vector<bool> sinks(static_cast<std::size_t>(node.captures));

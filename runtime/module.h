@@ -29,9 +29,15 @@ class Segment {
   std::shared_ptr<const Plan> plan(std::span<const Value> inputs, EngineCore& core, const RunControl& control = {},
                                    bool real_time = false);
 
+  /// An input that a plan was made for.
+  struct MadeFor {
+    DType dtype;
+    Shape shape;
+    Tensor value;  ///< only where it is small enough to decide shapes
+  };
   /// Whether inputs equal in dtype and shape (and in value, where values decide shapes) to the ones a plan was made
   /// for.
-  [[nodiscard]] bool same_key(std::span<const Value> inputs, const std::vector<Tensor>& made_for) const;
+  [[nodiscard]] bool same_key(std::span<const Value> inputs, const std::vector<MadeFor>& made_for) const;
 
   [[nodiscard]] const ops::Graph& graph() const { return graph_; }
   [[nodiscard]] int id() const { return id_; }

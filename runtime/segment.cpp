@@ -78,13 +78,13 @@ std::string Segment::key(std::span<const Value> inputs) const {
   return key;
 }
 
-bool Segment::same_key(std::span<const Value> inputs, const std::vector<Tensor>& made_for) const {
+bool Segment::same_key(std::span<const Value> inputs, const std::vector<MadeFor>& made_for) const {
   for (std::size_t i = 0; i < inputs.size(); ++i) {
     if (!inputs[i].is_tensor()) return false;
     const Tensor& a = inputs[i].tensor();
-    const Tensor& b = made_for[i];
-    if (a.dtype() != b.dtype() || !(a.shape() == b.shape())) return false;
-    if (by_value_[i] && (a.size() > ops::kKnownElements || std::memcmp(a.data(), b.data(), a.bytes()) != 0))
+    const MadeFor& b = made_for[i];
+    if (a.dtype() != b.dtype || !(a.shape() == b.shape)) return false;
+    if (by_value_[i] && (a.size() > ops::kKnownElements || std::memcmp(a.data(), b.value.data(), a.bytes()) != 0))
       return false;
   }
   return true;

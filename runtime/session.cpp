@@ -36,13 +36,15 @@ void SessionImpl::bind_output(std::string_view name, Tensor tensor) {
 }
 
 bool SessionImpl::outputs_overlap(std::span<const Value> inputs) const {
-  for (const Tensor& out : bound_outputs) {
+  for (std::size_t o = 0; o < bound_outputs.size(); ++o) {
+    const Tensor& out = bound_outputs[o];
     if (!out.defined()) continue;
-    for (const Value& in : inputs) {
-      if (!in.is_tensor() || !overlaps(out, in.tensor())) continue;
-      if (out.data() != in.tensor().data() || out.bytes() != in.tensor().bytes()) {
+    for (std::size_t i = 0; i < inputs.size(); ++i) {
+      if (!inputs[i].is_tensor() || !overlaps(out, inputs[i].tensor())) continue;
+      if (out.data() != inputs[i].tensor().data() || out.bytes() != inputs[i].tensor().bytes()) {
         fail(ErrorCode::invalid_argument,
-             "a bound output overlaps an input in part: they must be the same memory or apart");
+             "output '{}' is bound to memory that overlaps input '{}' in part: they must be the same memory or apart",
+             shown(engine->outputs[o].name), shown(engine->inputs[i].name));
       }
       return true;
     }
@@ -81,6 +83,7 @@ void SessionImpl::make_fast(std::span<const Value> inputs, const RunControl& con
     const auto at = static_cast<std::size_t>(std::find(graph.outputs.begin(), graph.outputs.end(), part.outputs[o]) -
                                              graph.outputs.begin());
     const ops::Fact& fact = instance->plan().outputs[o];
+    engine->check_output(at, fact);
     Tensor place = bound_outputs[at];
     if (place.defined() && (place.dtype() != fact.dtype || !(place.shape() == fact.shape))) {
       fail(ErrorCode::invalid_argument, "output '{}' is {}, but it is bound to memory for {}[{}]",
@@ -131,7 +134,9 @@ void SessionImpl::prepare(const PrepareOptions& options) {
   if (faults.empty()) {
     make_fast(values);
     if (!fast_) {
-      faults += "\n  the model runs node by node, or its bound inputs and outputs share memory";
+      faults += outputs_overlap(values)
+                    ? "\n  an output is bound to an input's memory"
+                    : "\n  values that are no plain tensors (strings, sequences, complex or packed) run node by node";
     } else {
       for (const auto& step : fast_->plan().steps) {
         if (!step->record.why_not_real_time.empty())
@@ -180,6 +185,7 @@ void SessionImpl::run(std::span<const NamedValue> inputs, const RunOptions& opti
                                           shared ? std::span<const Tensor>() : std::span<const Tensor>(bound_outputs));
   results.clear();
   for (std::size_t w : wanted) {
+    engine->check_output(w, ops::fact_of(outs[w]));
     if (shared && bound_outputs[w].defined()) {
       Tensor place = bound_outputs[w];
       if (!outs[w].is_tensor() || outs[w].dtype() != place.dtype() || !(outs[w].shape() == place.shape())) {
@@ -202,30 +208,40 @@ Session::Session(Session&&) noexcept = default;
 Session& Session::operator=(Session&&) noexcept = default;
 Session::~Session() = default;
 
+namespace {
+
+runtime::SessionImpl& checked(const std::unique_ptr<runtime::SessionImpl>& impl) {
+  if (!impl) fail(ErrorCode::invalid_argument, "the session was moved from");
+  return *impl;
+}
+
+}  // namespace
+
 Result<void> Session::try_bind_input(std::string_view name, Tensor tensor) noexcept {
-  return guarded<void>([&] { impl_->bind_input(name, std::move(tensor)); });
+  return guarded<void>([&] { checked(impl_).bind_input(name, std::move(tensor)); });
 }
 Result<void> Session::try_bind_output(std::string_view name, Tensor tensor) noexcept {
-  return guarded<void>([&] { impl_->bind_output(name, std::move(tensor)); });
+  return guarded<void>([&] { checked(impl_).bind_output(name, std::move(tensor)); });
 }
 Result<void> Session::try_prepare(const PrepareOptions& options) noexcept {
-  return guarded<void>([&] { impl_->prepare(options); });
+  return guarded<void>([&] { checked(impl_).prepare(options); });
 }
 Result<void> Session::try_run(const RunOptions& options) noexcept {
-  return guarded<void>([&] { impl_->run({}, options); });
+  return guarded<void>([&] { checked(impl_).run({}, options); });
 }
 Result<void> Session::try_run(const Inputs& inputs, const RunOptions& options) noexcept {
-  return guarded<void>([&] { impl_->run(inputs.values(), options); });
+  return guarded<void>([&] { checked(impl_).run(inputs.values(), options); });
 }
 
 const Value* Session::find_output(std::string_view name) const noexcept {
+  if (!impl_) return nullptr;
   for (const NamedValue& r : impl_->results) {
     if (r.name == name) return &r.value;
   }
   return nullptr;
 }
 const Value* Session::find_output(std::size_t index) const noexcept {
-  return index < impl_->results.size() ? &impl_->results[index].value : nullptr;
+  return impl_ && index < impl_->results.size() ? &impl_->results[index].value : nullptr;
 }
 
 }  // namespace lathe

@@ -10,8 +10,11 @@
 #include <chrono>
 #include <cstdint>
 #include <string>
+#include <system_error>
 #include <thread>
 #include <vector>
+
+#include "ops/ir/failure.h"
 
 namespace lathe {
 namespace {
@@ -51,10 +54,11 @@ class Pool final : public ThreadPool {
     pthread_sigmask(SIG_SETMASK, &all, &before);
     try {
       for (int w = 1; w < threads_; ++w) workers_.emplace_back([this, w] { work(w); });
-    } catch (...) {
+    } catch (const std::system_error& error) {
       pthread_sigmask(SIG_SETMASK, &before, nullptr);
       stop();
-      throw;
+      fail(ErrorCode::out_of_memory, "the system refused thread {} of {}: {}", workers_.size() + 2, threads_,
+           error.what());
     }
     pthread_sigmask(SIG_SETMASK, &before, nullptr);
   }

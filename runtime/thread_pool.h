@@ -10,7 +10,7 @@ namespace lathe {
 
 /// A pool of `threads` threads, the caller's own included: 1 creates none. Workers sleep unless a run is in flight.
 /// One `parallel` call at a time has the workers; what is called meanwhile runs on its caller's thread alone.
-/// Throws std::system_error where a thread cannot be created.
+/// Failure (out_of_memory) where the system refuses a thread.
 [[nodiscard]] std::unique_ptr<ThreadPool> make_thread_pool(int threads);
 
 /// A run in flight: while one lives, the pool's workers may spin between parallel steps.

@@ -143,7 +143,13 @@ class GraphBuilder {
     if (!id || *id == kNone) fail(ErrorCode::invalid_model, "nothing produces graph output '{}'", shown(info.name));
     Graph& graph = scope.graph();
     graph.outputs.push_back(*id);
-    if (!graph.value(*id).declared) graph.value(*id).declared = std::move(info);
+    std::optional<ValueInfo>& declared = graph.value(*id).declared;
+    if (!declared) {
+      declared = std::move(info);
+    } else if (declared->dtype != info.dtype && info.dtype != DType::undefined) {
+      fail(ErrorCode::invalid_model, "'{}' is declared as {} and, as a graph output, as {}", shown(info.name),
+           declared->to_string(), info.to_string());
+    }
   }
 
   /// Values for all outputs first, since a node may stand before the nodes that it reads. Constants are values at once,

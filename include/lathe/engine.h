@@ -183,6 +183,11 @@ class LATHE_API Engine {
   [[nodiscard]] Session session() const;
 #endif
 
+  // No move: an engine moved from is a handle still.
+  Engine(const Engine&) noexcept = default;
+  Engine& operator=(const Engine&) noexcept = default;
+  ~Engine() = default;
+
   /// For Lathe's own use.
   explicit Engine(std::shared_ptr<runtime::EngineImpl> impl) : impl_(std::move(impl)) {}
   [[nodiscard]] const std::shared_ptr<runtime::EngineImpl>& impl() const { return impl_; }

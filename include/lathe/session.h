@@ -15,7 +15,7 @@ class SessionImpl;
 }
 
 /// Runs an engine again and again in one arena. Used by one thread at a time; any number of sessions may run at once. A
-/// session keeps alive what it needs of its engine.
+/// session keeps alive what it needs of its engine. One that was moved from only returns errors.
 ///
 ///   auto session = engine.session();
 ///   session.bind_input("observation", observation);   // the same memory is read at every run

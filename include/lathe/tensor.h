@@ -1,7 +1,6 @@
 // Tensor: typed, shaped memory, owned or borrowed; Value: a tensor, or a sequence, optional or map of values.
 #pragma once
 
-#include <cassert>
 #include <complex>
 #include <cstddef>
 #include <cstdint>
@@ -48,20 +47,27 @@ inline constexpr DType dtype_of = detail::DTypeOf<T>::value;
 
 /// A dense row-major array. Copies share the memory; what one copy writes the others see. Owned memory is released with
 /// the last copy; borrowed memory must outlive every copy. Distinct tensors may be used from distinct threads; sharing
-/// one is safe as long as nobody writes.
+/// one is safe as long as nobody writes. Where a call cannot make the tensor it is asked for (shapes that do not match,
+/// null memory, a conversion that does not exist), it returns one that is not `defined()`; so is one moved from.
 class LATHE_API Tensor {
  public:
   /// No tensor: `defined()` is false.
   Tensor() = default;
   /// Owned memory, zeroed (strings empty). Throws std::bad_alloc where it cannot be had; see try_make.
   Tensor(DType dtype, const Shape& shape);
+  Tensor(const Tensor&) = default;
+  Tensor& operator=(const Tensor&) = default;
+  Tensor(Tensor&& other) noexcept;
+  Tensor& operator=(Tensor&& other) noexcept;
+  ~Tensor() = default;
+  /// The same without exceptions: invalid_argument (no dtype, a negative extent) or out_of_memory.
   static Result<Tensor> try_make(DType dtype, const Shape& shape) noexcept;
 
   /// A copy of `values`; `shape.elements()` must equal their number.
   template <class T>
   static Tensor from(std::span<const T> values, const Shape& shape) {
+    if (static_cast<std::int64_t>(values.size()) != shape.elements()) return {};
     Tensor t(dtype_of<T>, shape);
-    assert(static_cast<std::int64_t>(values.size()) == t.size());
     T* out = static_cast<T*>(t.mutable_data());
     for (std::size_t i = 0; i < values.size(); ++i) out[i] = values[i];
     return t;
@@ -80,7 +86,7 @@ class LATHE_API Tensor {
     return from(std::span<const T>(&value, 1), Shape{});
   }
   /// A view of the caller's memory of at least `byte_size(dtype, shape)` bytes, aligned to the element, which must stay
-  /// valid while any copy of the tensor lives. Not for strings.
+  /// valid while any copy of the tensor lives; null only for a tensor without elements. Not for strings.
   static Tensor borrow(DType dtype, const Shape& shape, void* data);
   /// The same over memory whose owner is kept alive with the tensor.
   static Tensor borrow(DType dtype, const Shape& shape, void* data, std::shared_ptr<const void> owner);
@@ -114,9 +120,10 @@ class LATHE_API Tensor {
   [[nodiscard]] Tensor reshaped(const Shape& shape) const;
   /// A copy with memory of its own.
   [[nodiscard]] Tensor clone() const;
-  /// The elements converted as ONNX's Cast does (saturating to float8), packed types included; not from or to strings.
+  /// The elements converted as ONNX's Cast does (saturating to float8), packed types included; no conversion exists
+  /// from or to strings.
   [[nodiscard]] Tensor cast(DType dtype) const;
-  /// Element `i` as a double, whatever the (real) dtype.
+  /// Element `i` of [0, size()) as a double, whatever the (real) dtype.
   [[nodiscard]] double number(std::int64_t i) const;
   /// Element `i` as an integer, whatever the (real) dtype; floats truncate.
   [[nodiscard]] std::int64_t integer(std::int64_t i) const;

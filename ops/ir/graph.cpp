@@ -69,11 +69,19 @@ NodeId Graph::add_node(Node node) {
     if (out != kNone) value(out).producer = id;
   }
   nodes_.push_back(std::move(node));
+  if (!readers_.empty()) note_reads(id);
   return id;
 }
 
+void Graph::note_reads(NodeId id) {
+  readers_.resize(values_.size());
+  for (ValueId in : node(id).inputs) {
+    if (in != kNone) readers_[static_cast<std::size_t>(in)].push_back(id);
+  }
+}
+
 void Graph::remove_node(NodeId id) {
-  Node& n = node(id);
+  Node& n = nodes_[static_cast<std::size_t>(id)];
   for (ValueId out : n.outputs) {
     if (out != kNone && value(out).producer == id) value(out).producer = kNone;
   }
@@ -132,8 +140,21 @@ std::vector<std::vector<NodeId>> Graph::consumers() const {
 }
 
 void Graph::replace_uses(ValueId from, ValueId to) {
-  for (Node& n : nodes_) std::replace(n.inputs.begin(), n.inputs.end(), from, to);
   std::replace(outputs.begin(), outputs.end(), from, to);
+  if (from == to) return;
+  if (readers_.empty()) {
+    for (std::size_t n = 0; n < nodes_.size(); ++n) note_reads(static_cast<NodeId>(n));
+  }
+  readers_.resize(values_.size());
+  std::vector<NodeId> moved = std::move(readers_[static_cast<std::size_t>(from)]);
+  readers_[static_cast<std::size_t>(from)].clear();
+  for (NodeId id : moved) {
+    std::vector<ValueId>& ids = nodes_[static_cast<std::size_t>(id)].inputs;
+    std::replace(ids.begin(), ids.end(), from, to);
+  }
+  std::vector<NodeId>& now = readers_[static_cast<std::size_t>(to)];
+  if (now.size() < moved.size()) now.swap(moved);
+  now.insert(now.end(), moved.begin(), moved.end());
 }
 
 void Graph::compact() {
@@ -168,7 +189,7 @@ void Graph::compact() {
   };
   std::deque<Node> nodes;
   for (NodeId id : sorted) {
-    nodes.push_back(std::move(node(id)));
+    nodes.push_back(std::move(nodes_[static_cast<std::size_t>(id)]));
     renumber(nodes.back().inputs);
     renumber(nodes.back().outputs);
   }
@@ -176,6 +197,7 @@ void Graph::compact() {
   renumber(outputs);
   nodes_ = std::move(nodes);
   values_ = std::move(values);
+  readers_.clear();
 }
 
 Graph Graph::clone() const {
@@ -213,7 +235,7 @@ std::vector<ValueId> inline_graph(Graph& graph, Graph body, std::span<const Valu
     return to;
   };
   for (NodeId id : body.order()) {
-    Node node = std::move(body.node(id));
+    Node node = std::move(body.edit(id));
     for (ValueId& v : node.inputs) v = move(v);
     for (ValueId& v : node.outputs) v = move(v);
     graph.add_node(std::move(node));

@@ -98,8 +98,12 @@ class Graph {
 
   [[nodiscard]] std::size_t node_count() const { return nodes_.size(); }
   [[nodiscard]] std::size_t value_count() const { return values_.size(); }
-  [[nodiscard]] Node& node(NodeId id) { return nodes_[static_cast<std::size_t>(id)]; }
   [[nodiscard]] const Node& node(NodeId id) const { return nodes_[static_cast<std::size_t>(id)]; }
+  /// A node to be changed in place, before the next call of replace_uses.
+  [[nodiscard]] Node& edit(NodeId id) {
+    readers_.clear();
+    return nodes_[static_cast<std::size_t>(id)];
+  }
   [[nodiscard]] ValueDef& value(ValueId id) { return values_[static_cast<std::size_t>(id)]; }
   [[nodiscard]] const ValueDef& value(ValueId id) const { return values_[static_cast<std::size_t>(id)]; }
 
@@ -107,7 +111,8 @@ class Graph {
   [[nodiscard]] std::vector<NodeId> order() const;
   /// Per value, the nodes that read it (once per read) in node order; graph outputs are not counted.
   [[nodiscard]] std::vector<std::vector<NodeId>> consumers() const;
-  /// Every use of `from`, graph outputs included, becomes a use of `to`.
+  /// Every use of `from`, graph outputs included, becomes a use of `to`. Takes as long as there are uses, but for the
+  /// first call after an edit().
   void replace_uses(ValueId from, ValueId to);
   /// Drops removed nodes, unused constants and orphaned values, and renumbers in topological order.
   void compact();
@@ -122,9 +127,12 @@ class Graph {
   ~Graph() = default;
 
  private:
+  void note_reads(NodeId id);
+
   // Adding never moves what is there: hooks hold references to nodes and facts while they add more.
   std::deque<Node> nodes_;
   std::deque<ValueDef> values_;
+  std::vector<std::vector<NodeId>> readers_;  ///< per value, at least the nodes that read it; empty: not known
 };
 
 /// Checks the structure: every value has one producer or is an input or constant, indices are in range, no cycles,

@@ -1,9 +1,12 @@
 // Shapes, tensors and values.
 #include <lathe/tensor.h>
 
+#include <algorithm>
+#include <cassert>
 #include <cstring>
 #include <limits>
 #include <new>
+#include <utility>
 
 #include "ops/ir/failure.h"
 #include "ops/ir/memory.h"
@@ -110,8 +113,27 @@ Tensor::Tensor(DType dtype, const Shape& shape) : dtype_(dtype), shape_(shape) {
   }
 }
 
+Tensor::Tensor(Tensor&& other) noexcept
+    : dtype_(std::exchange(other.dtype_, DType::undefined)),
+      shape_(other.shape_),
+      data_(std::exchange(other.data_, nullptr)),
+      owner_(std::move(other.owner_)) {}
+
+Tensor& Tensor::operator=(Tensor&& other) noexcept {
+  if (this == &other) return *this;
+  dtype_ = std::exchange(other.dtype_, DType::undefined);
+  shape_ = other.shape_;
+  data_ = std::exchange(other.data_, nullptr);
+  owner_ = std::move(other.owner_);
+  return *this;
+}
+
 Result<Tensor> Tensor::try_make(DType dtype, const Shape& shape) noexcept {
   try {
+    if (dtype == DType::undefined) return Error{ErrorCode::invalid_argument, "a tensor needs a dtype"};
+    if (std::any_of(shape.begin(), shape.end(), [](std::int64_t d) { return d < 0; })) {
+      return Error{ErrorCode::invalid_argument, "a tensor's extents must be 0 or more, got " + shape.to_string()};
+    }
     return Tensor(dtype, shape);
   } catch (const std::bad_alloc&) {
     return Error{ErrorCode::out_of_memory,
@@ -124,7 +146,9 @@ Result<Tensor> Tensor::try_make(DType dtype, const Shape& shape) noexcept {
 Tensor Tensor::borrow(DType dtype, const Shape& shape, void* data) { return borrow(dtype, shape, data, nullptr); }
 
 Tensor Tensor::borrow(DType dtype, const Shape& shape, void* data, std::shared_ptr<const void> owner) {
-  assert(dtype != DType::string);
+  alignas(16) static std::byte no_elements[16];
+  if (dtype == DType::string || (data == nullptr && byte_size(dtype, shape) != 0)) return {};
+  if (data == nullptr) data = no_elements;
   Tensor t;
   t.dtype_ = dtype;
   t.shape_ = shape;
@@ -134,7 +158,7 @@ Tensor Tensor::borrow(DType dtype, const Shape& shape, void* data, std::shared_p
 }
 
 Tensor Tensor::reshaped(const Shape& shape) const {
-  assert(shape.elements() == shape_.elements());
+  if (shape.elements() != shape_.elements()) return {};
   Tensor t = *this;
   t.shape_ = shape;
   return t;
@@ -154,7 +178,8 @@ Tensor Tensor::clone() const {
 
 Tensor Tensor::cast(DType dtype) const {
   if (dtype == dtype_) return clone();
-  assert(dtype_ != DType::string && dtype != DType::string);
+  const auto is_number = [](DType d) { return d != DType::string && d != DType::undefined; };
+  if (!is_number(dtype_) || !is_number(dtype)) return {};
   Tensor t(dtype, shape_);
   if (dtype_.is_complex() || dtype.is_complex()) {
     cast_complex(*this, t);
@@ -186,7 +211,7 @@ const Tensor& Value::tensor() const {
 const Sequence& Value::sequence() const {
   static const Sequence kNone;
   const auto* sequence = std::get_if<std::shared_ptr<Sequence>>(&value_);
-  return sequence != nullptr ? **sequence : kNone;
+  return sequence != nullptr && *sequence ? **sequence : kNone;
 }
 
 const Optional& Value::optional() const {
@@ -198,7 +223,7 @@ const Optional& Value::optional() const {
 const Map& Value::map() const {
   static const Map kNone;
   const auto* map = std::get_if<std::shared_ptr<Map>>(&value_);
-  return map != nullptr ? **map : kNone;
+  return map != nullptr && *map ? **map : kNone;
 }
 
 }  // namespace lathe

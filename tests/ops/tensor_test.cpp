@@ -70,6 +70,47 @@ TEST(Tensor, TooLargeIsAnErrorThatNamesIt) {
   EXPECT_THROW(Tensor(DType::u8, {kHuge, 4}), std::bad_alloc);
 }
 
+TEST(Tensor, TryMakeNamesWhatIsWrong) {
+  const Result<Tensor> negative = Tensor::try_make(DType::f32, {2, -1});
+  ASSERT_FALSE(negative.ok());
+  EXPECT_EQ(negative.error().code, ErrorCode::invalid_argument);
+  EXPECT_NE(negative.error().message.find("2x-1"), std::string::npos) << negative.error().message;
+  const Result<Tensor> nothing = Tensor::try_make(DType::undefined, {2});
+  ASSERT_FALSE(nothing.ok());
+  EXPECT_EQ(nothing.error().code, ErrorCode::invalid_argument);
+}
+
+TEST(Tensor, WhatCannotBeMadeIsUndefined) {
+  const Tensor t = Tensor::from({1.0F, 2.0F}, {2});
+  EXPECT_FALSE(Tensor::borrow(DType::f32, {2, 2}, nullptr).defined());
+  EXPECT_FALSE(Tensor::borrow(DType::string, {0}, nullptr).defined());
+  EXPECT_FALSE(Tensor::from({1.0F, 2.0F}, {3}).defined());
+  EXPECT_FALSE(Tensor::from({1.0F, 2.0F}, {-2}).defined());
+  EXPECT_FALSE(t.reshaped({3}).defined());
+  EXPECT_FALSE(t.reshaped({-2}).defined());
+  EXPECT_FALSE(t.cast(DType::string).defined());
+  EXPECT_FALSE(t.cast(DType::undefined).defined());
+  EXPECT_FALSE(Tensor::from<std::string>({"1"}, {1}).cast(DType::f32).defined());
+  EXPECT_FALSE(Tensor().cast(DType::f32).defined());
+  EXPECT_FALSE(Tensor().clone().defined());
+  const Tensor empty = Tensor::borrow(DType::f32, {0, 3}, nullptr);
+  EXPECT_TRUE(empty.defined());
+  EXPECT_NE(empty.data(), nullptr);
+}
+
+TEST(Tensor, MovedFromIsUndefined) {
+  Tensor t = Tensor::from({1.0F, 2.0F}, {2});
+  const Tensor moved = std::move(t);
+  EXPECT_FALSE(t.defined());  // NOLINT(bugprone-use-after-move): what this is about
+  EXPECT_EQ(t.bytes(), 0U);
+  EXPECT_EQ(moved.view<float>()[1], 2.0F);
+  t = moved;
+  Tensor assigned;
+  assigned = std::move(t);
+  EXPECT_TRUE(t.view<float>().empty());  // NOLINT(bugprone-use-after-move)
+  EXPECT_EQ(assigned.data(), moved.data());
+}
+
 TEST(Tensor, CopiesShareAndClonesDoNot) {
   Tensor a = Tensor::from({1.0F, 2.0F}, {2});
   const Tensor shared = a;
@@ -147,6 +188,15 @@ TEST(Value, HoldsOneKind) {
   entries[std::string("a")] = tensor;
   EXPECT_EQ(Value(entries).map().size(), 1U);
   EXPECT_FALSE(Value().tensor().defined());
+}
+
+TEST(Value, MovedFromIsEmpty) {
+  Value sequence(Sequence{Tensor::scalar(1.0F)});
+  Value map(Map{{std::int64_t{1}, Tensor::scalar(1.0F)}});
+  const Value others[] = {std::move(sequence), std::move(map)};
+  EXPECT_TRUE(sequence.sequence().empty());  // NOLINT(bugprone-use-after-move): what this is about
+  EXPECT_TRUE(map.map().empty());            // NOLINT(bugprone-use-after-move)
+  EXPECT_EQ(others[0].sequence().size() + others[1].map().size(), 2U);
 }
 
 TEST(Failure, NamesAreSafeToShow) {

@@ -101,7 +101,7 @@ TEST(Text, AttributesOfEveryKind) {
   node.outputs = {graph.add_value("y")};
   graph.outputs = node.outputs;
   graph.add_node(std::move(node));
-  graph.node(0).attributes = attributes;
+  graph.edit(0).attributes = attributes;
   EXPECT_EQ(to_text(graph), R"(graph ""() {
   %y = Test() {a = -1, b = 1.0, c = "x y", d = tensor f32[2] [1.0, 2.0], e = [0, 1], f = [0.5, 1e+30], g = ["x", ""], h = tensors [i64[] [3]], i = ints [], j = floats [], k = strings []} @n
   return %y

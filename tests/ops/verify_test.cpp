@@ -31,13 +31,13 @@ TEST(Verify, ASoundGraphPasses) { EXPECT_EQ(fault(sample()), "none"); }
 
 TEST(Verify, Cycle) {
   Graph graph = sample();
-  graph.node(0).inputs[1] = graph.node(1).outputs[0];
+  graph.edit(0).inputs[1] = graph.node(1).outputs[0];
   EXPECT_NE(fault(graph).find("cycle"), std::string::npos) << fault(graph);
 }
 
 TEST(Verify, MissingProducer) {
   Graph graph = sample();
-  graph.node(0).inputs[1] = graph.add_value("lost");
+  graph.edit(0).inputs[1] = graph.add_value("lost");
   EXPECT_EQ(fault(graph), "Add 'first': nothing produces its input 'lost'");
   graph = sample();
   graph.outputs[0] = graph.add_value("lost");
@@ -46,7 +46,7 @@ TEST(Verify, MissingProducer) {
 
 TEST(Verify, TwoProducers) {
   Graph graph = sample();
-  graph.node(1).outputs = graph.node(0).outputs;
+  graph.edit(1).outputs = graph.node(0).outputs;
   EXPECT_EQ(fault(graph), "value 'a' has two producers");
   graph = sample();
   graph.inputs.push_back(graph.inputs[0]);
@@ -56,7 +56,7 @@ TEST(Verify, TwoProducers) {
 TEST(Verify, IndicesOutOfRange) {
   for (const ValueId bad : {ValueId{99}, ValueId{-2}}) {
     Graph graph = sample();
-    graph.node(1).inputs[0] = bad;
+    graph.edit(1).inputs[0] = bad;
     EXPECT_NE(fault(graph).find("out of range"), std::string::npos) << fault(graph);
     graph = sample();
     graph.outputs[0] = bad;
@@ -69,10 +69,10 @@ TEST(Verify, IndicesOutOfRange) {
 
 TEST(Verify, Schema) {
   Graph graph = sample();
-  graph.node(0).inputs.pop_back();
+  graph.edit(0).inputs.pop_back();
   EXPECT_EQ(fault(graph), "Add 'first': 1 inputs, expected 2");
   graph = sample();
-  graph.node(1).attributes.set("nope", std::int64_t{1});
+  graph.edit(1).attributes.set("nope", std::int64_t{1});
   EXPECT_EQ(fault(graph), "Relu 'second': unknown attribute 'nope'");
 }
 
@@ -95,10 +95,10 @@ TEST(Verify, Subgraphs) {
   graph.node(0).subgraphs[1]->outputs.clear();
   EXPECT_EQ(fault(graph), "If 'choice': its subgraph 'else_branch' has 0 outputs, expected 1");
   graph = conditional();
-  graph.node(0).subgraphs.pop_back();
+  graph.edit(0).subgraphs.pop_back();
   EXPECT_EQ(fault(graph), "If 'choice': 1 subgraphs, expected 2");
   graph = conditional();
-  graph.node(0).subgraphs[0]->node(0).inputs[0] = graph.node(0).subgraphs[0]->add_value("lost");
+  graph.edit(0).subgraphs[0]->edit(0).inputs[0] = graph.edit(0).subgraphs[0]->add_value("lost");
   EXPECT_EQ(fault(graph),
             "If 'choice': in its subgraph 'then_branch': Relu 'inner': nothing produces its input 'lost'");
   graph = conditional();
@@ -117,7 +117,7 @@ TEST(Verify, LoopBodies) {
 
 TEST(Verify, Captures) {
   Graph graph = sample();
-  graph.node(1).captures = 2;
+  graph.edit(1).captures = 2;
   EXPECT_NE(fault(graph).find("captures"), std::string::npos);
 }
 

@@ -108,7 +108,7 @@ std::string groups_of(const std::string& text, bool fuse = true) {
   lower(graph, context);
   graph.compact();
   std::string result;
-  for (const ops::Group& group : graph_fuse(graph, fuse)) {
+  for (const ops::Group& group : graph_fuse(graph, {}, fuse)) {
     std::vector<std::string> names;
     for (ops::NodeId id : group.nodes) names.emplace_back(graph.node(id).op->name);
     std::sort(names.begin(), names.end());
@@ -172,7 +172,7 @@ TEST(GraphFuse, EachGroupComesAfterWhatItReads) {
   std::vector<bool> there(graph.value_count(), false);
   for (ops::ValueId v : graph.inputs) there[static_cast<std::size_t>(v)] = true;
   std::size_t nodes = 0;
-  for (const ops::Group& group : graph_fuse(graph, true)) {
+  for (const ops::Group& group : graph_fuse(graph, {}, true)) {
     std::vector<bool> inside = there;
     for (ops::NodeId id : group.nodes) {
       for (ops::ValueId v : graph.node(id).outputs) inside[static_cast<std::size_t>(v)] = true;

@@ -115,6 +115,12 @@ TEST_F(EngineApi, OutputsOutliveTheEngine) {
   EXPECT_EQ(outputs["y"].view<float>()[2], 6);
 }
 
+TEST_F(EngineApi, MovedFromIsAHandleStill) {
+  const Engine moved = std::move(*engine_);
+  EXPECT_EQ(engine().run({{"x", rows(1)}}).size(), 2U);
+  EXPECT_EQ(moved.inputs().size(), 2U);
+}
+
 TEST_F(EngineApi, CopiesAreHandlesToOneEngine) {
   const Engine copy = engine();
   (void)copy.run({{"x", rows(9)}});

@@ -77,6 +77,12 @@ TEST_F(WrongInputs, UndefinedTensor) {
                {"'table'"});
 }
 
+TEST_F(WrongInputs, NullMemory) {
+  expect_error(
+      engine_.try_run({{"table", Tensor::borrow(DType::f32, {3}, nullptr)}, {"index", Tensor(DType::i64, {1})}}),
+      ErrorCode::invalid_argument, {"'table'", "f32[rows]", "nothing"});
+}
+
 TEST_F(WrongInputs, UnknownOutputWanted) {
   expect_error(engine_.try_run(good(), {.outputs = {"z"}}), ErrorCode::not_found, {"'z'", "'y'"});
 }
@@ -92,6 +98,8 @@ TEST_F(WrongInputs, PrepareNamesWhatIsWrong) {
   expect_error(engine_.try_prepare({{"tabel", {3}}}), ErrorCode::not_found, {"'tabel'"});
   expect_error(engine_.try_prepare({{"table", {-3}}, {"index", {1}}}), ErrorCode::invalid_argument, {"'table'", "-3"});
   expect_error(engine_.try_prepare({{"table", {3}}}), ErrorCode::invalid_argument, {"'index'"});
+  expect_error(engine_.try_prepare({{"table", {std::int64_t{1} << 62, 4}}, {"index", {1}}}),
+               ErrorCode::invalid_argument, {"'table'", "f32[rows]", "4611686018427387904x4"});
 }
 
 TEST(WrongInput, FixedDimOfARealModel) {
@@ -108,6 +116,68 @@ TEST(WrongInput, ShapesThatDoNotBroadcast) {
   expect_error(engine.try_run({{"a", Tensor(DType::f32, {3})}, {"b", Tensor(DType::f32, {4})}}),
                ErrorCode::invalid_model, {"sum", "3", "4"});
   EXPECT_EQ(engine.run({{"a", Tensor(DType::f32, {3})}, {"b", Tensor(DType::f32, {1})}})[0].shape(), (Shape{3}));
+}
+
+TEST(WrongInput, ShapesToPrepareThatOverflow) {
+  const Engine engine = engine_of({.graph = {.nodes = {{"Neg", {"x"}, {"y"}, {}, "negated"}},
+                                             .inputs = {onnx::value("x", DType::f32, {"n", "m"})},
+                                             .outputs = {onnx::value("y", DType::f32, {"n", "m"})}}});
+  expect_error(engine.try_prepare({{"x", {std::int64_t{1} << 62, 4}}}), ErrorCode::invalid_argument,
+               {"'x'", "4611686018427387904x4"});
+}
+
+TEST(WrongInput, ElementsOfASequence) {
+  const Engine engine =
+      engine_of({.graph = {.nodes = {{"ConcatFromSequence", {"s"}, {"y"}, {onnx::attr("axis", 0)}, "joined"}},
+                           .inputs = {onnx::sequence("s", DType::f32)},
+                           .outputs = {onnx::value("y", DType::f32, {"n"})}}});
+  const Tensor one(DType::f32, {1});
+  for (const Tensor& wrong : {Tensor(), Tensor(DType::i64, {1})}) {
+    expect_error(engine.try_run({{"s", Sequence{one, wrong}}}), ErrorCode::invalid_argument, {"'s'", "seq(f32"});
+  }
+  EXPECT_EQ(engine.run({{"s", Sequence{one, one}}})[0].shape(), (Shape{2}));
+}
+
+/// An identity of f32[2] whose output is declared as `declared`.
+Engine contradictory(const onnx::Bytes& declared, const EngineOptions& options = {.threads = 1}) {
+  return engine_of({.graph = {.nodes = {{"Neg", {"x"}, {"y"}, {}, "negated"}},
+                              .inputs = {onnx::value("x", DType::f32, {2})},
+                              .outputs = {declared}}},
+                   options);
+}
+
+TEST(ContradictoryModel, OutputOfAnotherDtypeThanDeclared) {
+  const Tensor x(DType::f32, {2});
+  const Engine engine = contradictory(onnx::value("y", DType::i64, {2}));
+  expect_error(engine.try_run(x), ErrorCode::invalid_model, {"'y'", "i64[2]", "f32[2]"});
+  expect_error(engine.try_prepare({}), ErrorCode::invalid_model, {"'y'", "i64[2]", "f32[2]"});
+  Session session = engine.session();
+  expect_error(session.try_run(x), ErrorCode::invalid_model, {"'y'", "i64[2]", "f32[2]"});
+  session.bind_input("x", x);
+  session.bind_output("y", Tensor(DType::f32, {2}));
+  expect_error(session.try_run(), ErrorCode::invalid_model, {"'y'", "i64[2]", "f32[2]"});
+  expect_error(session.try_prepare({.real_time = true}), ErrorCode::invalid_model, {"'y'", "i64[2]", "f32[2]"});
+  expect_error(contradictory(onnx::sequence("y", DType::f32)).try_run(x), ErrorCode::invalid_model,
+               {"'y'", "seq(f32", "f32[2]"});
+}
+
+TEST(ContradictoryModel, OutputOfAnotherShapeThanDeclaredIsWorthAWarning) {
+  std::vector<std::string> said;
+  EngineOptions options{.threads = 1};
+  options.log = [&](LogLevel level, std::string_view text) {
+    if (level == LogLevel::warning) said.emplace_back(text);
+  };
+  const Engine engine = contradictory(onnx::value("y", DType::f32, {3}), options);
+  for (int run = 0; run < 3; ++run) EXPECT_EQ(engine.run(Tensor(DType::f32, {2}))[0].shape(), (Shape{2}));
+  ASSERT_EQ(said.size(), 1U);
+  EXPECT_NE(said[0].find("'y' is declared as f32[3]"), std::string::npos) << said[0];
+}
+
+TEST(ContradictoryModel, InputThatIsAnOutputOfAnotherDtype) {
+  expect_error(try_engine_of(onnx::model({.graph = {.nodes = {},
+                                                    .inputs = {onnx::value("x", DType::f32, {2})},
+                                                    .outputs = {onnx::value("x", DType::i64, {2})}}})),
+               ErrorCode::invalid_model, {"'x'", "f32[2]", "i64[2]"});
 }
 
 TEST(WrongInput, ShapesThatOverflow) {
@@ -499,6 +569,7 @@ TEST(ApplicationAllocator, GivesAllDataMemory) {
 TEST(WrongOptions, AreNamed) {
   const std::string bytes = onnx::model(scale_and_shift());
   expect_error(try_engine_of(bytes, {.threads = -1}), ErrorCode::invalid_argument, {"threads", "-1"});
+  expect_error(try_engine_of(bytes, {.threads = 1'000'000}), ErrorCode::invalid_argument, {"threads", "1000000"});
   expect_error(try_engine_of(bytes, {.backends = {"cuda"}}), ErrorCode::invalid_argument, {"'cuda'", "onednn"});
   expect_error(try_engine_of(bytes, {}, {.formats = {"tflite"}}), ErrorCode::unsupported, {"none is allowed"});
 }

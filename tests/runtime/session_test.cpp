@@ -150,6 +150,31 @@ TEST(Session, ServesManyShapesAndOutlivesItsEngine) {
   }
 }
 
+TEST(Session, MovedFromReturnsErrors) {
+  Session session = engine_of(scale_and_shift()).session();
+  Session other = std::move(session);
+  // NOLINTBEGIN(bugprone-use-after-move): what this is about
+  message(session.try_run(), ErrorCode::invalid_argument);
+  message(session.try_run(Tensor(DType::f32, {1})), ErrorCode::invalid_argument);
+  message(session.try_prepare(), ErrorCode::invalid_argument);
+  message(session.try_bind_input("x", Tensor(DType::f32, {1})), ErrorCode::invalid_argument);
+  message(session.try_bind_output("y", Tensor(DType::f32, {1})), ErrorCode::invalid_argument);
+  EXPECT_EQ(session.find_output("y"), nullptr);
+  EXPECT_EQ(session.find_output(0), nullptr);
+  // NOLINTEND(bugprone-use-after-move)
+  other.run(Tensor(DType::f32, {1}));
+  EXPECT_NE(other.find_output("y"), nullptr);
+}
+
+TEST(Session, RealTimeSaysWhichMemoryIsShared) {
+  Session session = engine_of(scale_and_shift()).session();
+  const Tensor both(DType::f32, {4});
+  session.bind_input("x", both);
+  session.bind_output("y", both);
+  const std::string text = message(session.try_prepare({.real_time = true}), ErrorCode::unsupported);
+  EXPECT_NE(text.find("an output is bound to an input's memory"), std::string::npos) << text;
+}
+
 TEST(Session, RealTimeNeedsEverythingBound) {
   Session session = Engine::load(model_path("rl-ppo-g1"), {.threads = 1}).session();
   const std::string text = message(session.try_prepare({.real_time = true}), ErrorCode::unsupported);

@@ -129,6 +129,18 @@ inline Bytes value(const std::string& name, DType dtype, const std::vector<DimSp
   });
 }
 
+/// A sequence of tensors of any shape.
+inline Bytes sequence(const std::string& name, DType dtype) {
+  const auto wrap = [](protozero::pbf_tag_type field, const Bytes& inner) {
+    return message([&](auto& w) { w.add_message(field, inner); });
+  };
+  const Bytes element = wrap(1, message([&](auto& w) { w.add_int32(1, dtype); }));
+  return message([&](auto& w) {
+    w.add_string(1, name);
+    w.add_message(2, wrap(4, wrap(1, element)));
+  });
+}
+
 struct NodeSpec {
   std::string op;
   Names inputs;
