@@ -14,6 +14,7 @@ from onnx import helper, numpy_helper
 
 from case_files import replaced, write, write_data, write_rule
 from contrib_attention_cases import attention
+from contrib_block_cases import blocks
 
 MS = "com.microsoft"
 
@@ -191,6 +192,7 @@ def main(out):
         quantized(cases)
         fused(cases)
         attention(cases)
+        blocks(cases)
     print(f"  {cases.count} cases in {out}")
 
 

@@ -101,6 +101,37 @@ TEST(Contrib, RotaryEmbeddingRefusesWhatDoesNotFit) {
   expect_refused("RotaryEmbedding", {x, Tensor(DType::i64, {2, 2}), angles, angles}, {}, "position_ids must be i64");
 }
 
+TEST(Contrib, BlocksOfFewBitsAreRefusedWhereTheyDoNotFit) {
+  const auto form = [](std::int64_t bits, std::int64_t size, std::int64_t prepacked = 0) {
+    return Attributes{{"K", std::int64_t{20}},
+                      {"N", std::int64_t{3}},
+                      {"bits", bits},
+                      {"block_size", size},
+                      {"weight_prepacked", prepacked}};
+  };
+  const Tensor a = f32({2, 20}), w = u8({3, 2, 8}), scales = f32({3, 2}), none;
+  expect_refused("MatMulNBits", {a, w, scales}, form(3, 16), "bits must be 2, 4 or 8, got 3");
+  expect_refused("MatMulNBits", {a, w, scales}, form(4, 8), "block_size must be a power of 2 from 16 on, got 8");
+  expect_refused("MatMulNBits", {a, w, scales}, form(4, 16, 1), "weight_prepacked 1 is not supported");
+  expect_refused("MatMulNBits", {f32({2, 19}), w, scales}, form(4, 16), "A must have 20 columns");
+  expect_refused("MatMulNBits", {a, u8({3, 2, 9}), scales}, form(4, 16), "B must be u8 of shape 3x2x8");
+  expect_refused("MatMulNBits", {a, w, f32({3, 3})}, form(4, 16), "input 2 must have shape 3x2");
+  expect_refused("MatMulNBits", {a, w, scales, u8({3, 2})}, form(4, 16), "input 3 must have shape 3x1");
+  expect_refused("MatMulNBits", {a, w, scales, none, Tensor(DType::i32, {19})}, form(4, 16), "g_idx must be i32");
+  expect_refused("MatMulNBits", {a, w, scales, none, none, f32({2})}, form(4, 16), "the bias must have shape 3");
+  const auto gather = [](std::int64_t bits, std::int64_t size, std::int64_t gathered, std::int64_t quantized) {
+    return Attributes{{"bits", bits}, {"block_size", size}, {"gather_axis", gathered}, {"quantize_axis", quantized}};
+  };
+  const Tensor data = u8({5, 16}), rows(DType::i64, {2});
+  expect_refused("GatherBlockQuantized", {data, rows, f32({5, 1})}, gather(3, 16, 0, 1), "bits must be 2, 4 or 8");
+  expect_refused("GatherBlockQuantized", {data, rows, f32({5, 1})}, gather(8, 0, 0, 1), "block_size must be a power");
+  expect_refused("GatherBlockQuantized", {data, rows, f32({5, 1})}, gather(8, 16, 1, 1), "along its first axis");
+  expect_refused("GatherBlockQuantized", {data, rows, f32({5, 1})}, gather(4, 16, 0, 1), "does not fit blocks of 16");
+  expect_refused("GatherBlockQuantized", {data, rows, f32({5, 1}), u8({5, 2})}, gather(8, 16, 0, 1),
+                 "input 3 of shape");
+  expect_refused("GatherBlockQuantized", {f32({5, 16}), rows, f32({5, 1})}, gather(8, 16, 0, 1), "the data must be u8");
+}
+
 TEST(Contrib, ProductsNameTheOperatorThatTheyAreSaidThrough) {
   const std::string said = refusal("com.microsoft::FusedMatMul", {f32({2, 3}), f32({4, 2})});
   EXPECT_NE(said.find("'n'"), std::string::npos) << said;
