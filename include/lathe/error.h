@@ -38,7 +38,8 @@ struct Error {
 template <class T>
 class [[nodiscard]] Result {
  public:
-  Result(T value) : ok_(true) { new (&value_) T(std::move(value)); }           // NOLINT(google-explicit-constructor)
+  // NOLINTNEXTLINE(google-explicit-constructor,performance-unnecessary-value-param): not every T has a move
+  Result(T value) : ok_(true) { new (&value_) T(std::move(value)); }
   Result(Error error) : ok_(false) { new (&error_) Error(std::move(error)); }  // NOLINT(google-explicit-constructor)
   Result(Result&& other) noexcept(std::is_nothrow_move_constructible_v<T>) : ok_(other.ok_) {
     if (ok_) {

@@ -116,7 +116,7 @@ TEST_F(EngineApi, OutputsOutliveTheEngine) {
 }
 
 TEST_F(EngineApi, MovedFromIsAHandleStill) {
-  const Engine moved = std::move(*engine_);
+  const Engine moved = std::move(*engine_);  // NOLINT(performance-move-const-arg): what this is about
   EXPECT_EQ(engine().run({{"x", rows(1)}}).size(), 2U);
   EXPECT_EQ(moved.inputs().size(), 2U);
 }
