@@ -11,7 +11,7 @@ namespace {
 
 constexpr std::string_view kDomain = "com.microsoft";
 
-bool is_power_of_2(std::int64_t n) { return n > 0 && (n & (n - 1)) == 0; }
+bool is_block_size(std::int64_t n) { return n >= 16 && n <= std::int64_t{1} << 30 && (n & (n - 1)) == 0; }
 
 /// The values of `bits` bits that the bytes of `x` hold along the last axis, the lowest first.
 ValueId unpacked(Builder& b, ValueId x, std::int64_t bits) {
@@ -44,7 +44,7 @@ Facts infer_matmul(const OpView& op) {
   const std::int64_t k = op.i("K"), n = op.i("N"), bits = op.i("bits"), size = op.i("block_size");
   op.require(k > 0 && n > 0, "K and N must be positive, got {} and {}", k, n);
   op.require(bits == 2 || bits == 4 || bits == 8, "bits must be 2, 4 or 8, got {}", bits);
-  op.require(is_power_of_2(size) && size >= 16, "block_size must be a power of 2 from 16 on, got {}", size);
+  op.require(is_block_size(size), "block_size must be a power of 2 from 16 to 2^30, got {}", size);
   op.require(op.i("weight_prepacked") == 0,
              "weight_prepacked {} is not supported: it says that B lies in the order of a CUDA kernel",
              op.i("weight_prepacked"));
@@ -151,8 +151,8 @@ Facts infer_gather(const OpView& op) {
   const std::int64_t bits = op.i("bits");
   op.require(floats || bits == 4 || (bytes && (bits == 2 || bits == 8)), "bits must be {}, got {}",
              bytes ? "2, 4 or 8" : "4", bits);
-  op.require((is_power_of_2(form.block) && form.block >= 16) || (floats && form.block == 0),
-             "block_size must be a power of 2 from 16 on, got {}", form.block);
+  op.require(is_block_size(form.block) || (floats && form.block == 0),
+             "block_size must be a power of 2 from 16 to 2^30, got {}", form.block);
   op.require(!bytes || (form.gathered == 0 && form.quantized == data.rank() - 1 && data.rank() > 1),
              "data of u8 is gathered along its first axis and quantized along another, its last, got axes {} and {}",
              form.gathered, form.quantized);
@@ -160,7 +160,10 @@ Facts infer_gather(const OpView& op) {
              "the output would have rank {}, at most {} is supported", data.rank() + indices.rank() - 1,
              Shape::kMaxRank);
   Shape values = data.shape;
-  if (bytes) values[values.rank() - 1] *= 8 / form.bits;
+  if (bytes) {
+    op.require(values.back() < std::int64_t{1} << 60, "the data's shape {} overflows", values);
+    values[values.rank() - 1] *= 8 / form.bits;
+  }
   const auto check_blocks = [&](int i, std::int64_t per_byte) {
     const Shape& shape = op.in(i).shape;
     bool fits = shape.rank() == values.rank();

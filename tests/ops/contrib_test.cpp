@@ -111,7 +111,7 @@ TEST(Contrib, BlocksOfFewBitsAreRefusedWhereTheyDoNotFit) {
   };
   const Tensor a = f32({2, 20}), w = u8({3, 2, 8}), scales = f32({3, 2}), none;
   expect_refused("MatMulNBits", {a, w, scales}, form(3, 16), "bits must be 2, 4 or 8, got 3");
-  expect_refused("MatMulNBits", {a, w, scales}, form(4, 8), "block_size must be a power of 2 from 16 on, got 8");
+  expect_refused("MatMulNBits", {a, w, scales}, form(4, 8), "block_size must be a power of 2 from 16 to 2^30, got 8");
   expect_refused("MatMulNBits", {a, w, scales}, form(4, 16, 1), "weight_prepacked 1 is not supported");
   expect_refused("MatMulNBits", {f32({2, 19}), w, scales}, form(4, 16), "A must have 20 columns");
   expect_refused("MatMulNBits", {a, u8({3, 2, 9}), scales}, form(4, 16), "B must be u8 of shape 3x2x8");
