@@ -12,7 +12,7 @@ namespace lathe::cli {
 
 void EngineArguments::add_to(CLI::App& command) {
   command.add_option("--threads", threads, "threads of one run; 0: one per core")
-      ->check(CLI::Range(0, 4096))
+      ->check(CLI::Range(0, EngineOptions::kMaxThreads))
       ->capture_default_str();
   command.add_option("--passes", passes, "passes switched off, as in --passes=-graph_fuse,-alter_op_layout")
       ->delimiter(',')

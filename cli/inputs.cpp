@@ -94,20 +94,12 @@ class Symbols {
   std::map<std::string, std::int64_t> extents_;
 };
 
-bool fits(const ValueInfo& info, const Shape& shape) {
-  if (info.kind != ValueInfo::Kind::tensor) return false;
-  if (!info.dims) return true;
-  if (static_cast<int>(info.dims->size()) != shape.rank()) return false;
-  return std::equal(shape.dims().begin(), shape.dims().end(), info.dims->begin(),
-                    [](std::int64_t extent, const Dim& dim) { return dim.extent < 0 || dim.extent == extent; });
-}
-
 std::map<std::string, Shape> parse_shapes(Arguments& arguments, const std::vector<std::string>& texts) {
   std::map<std::string, Shape> shapes;
   for (const std::string& argument : texts) {
     const auto [info, text] = arguments.split(argument, "--shape");
     const Shape shape = parse_shape(text, argument);
-    if (!fits(info, shape))
+    if (info.kind != ValueInfo::Kind::tensor || !info.admits(shape))
       throw UsageError(fmt::format("--shape {}: input '{}' must be {}", argument, info.name, info.to_string()));
     shapes[info.name] = shape;
   }

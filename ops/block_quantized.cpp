@@ -216,8 +216,7 @@ std::vector<ValueId> lower_gather(const OpView& op, Builder& b) {
     }
     v = gather(v, one_row ? b.mul(rows, zero) : rows, form.gathered);
     if (form.block == 0) return v;
-    const ValueId count = b.squeeze(b.shape_of(x, axis, axis + 1), {0});
-    const ValueId value = b.op("Range", {zero, count, b.scalar(DType::i64, 1)});
+    const ValueId value = b.counted(b.shape_of(x, axis, axis + 1));
     return gather(v, b.div(value, b.scalar(DType::i64, static_cast<double>(form.block))), axis);
   };
   ValueId y = b.cast(x, compute);

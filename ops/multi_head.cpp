@@ -21,11 +21,6 @@ struct Sizes {
   [[nodiscard]] std::int64_t total() const { return past + keys; }
 };
 
-/// 0, 1, … below the only element of `count`, i64.
-ValueId counted(Builder& b, ValueId count) {
-  return b.op("Range", {b.scalar(DType::i64, 0), b.squeeze(count, {0}), b.scalar(DType::i64, 1)});
-}
-
 // ---- masks ----
 
 /// Masks are [batch, total] or [batch, queries, total]: positive where a key is seen; [batch]: how many keys are seen;
@@ -63,12 +58,12 @@ ValueId seen_keys(const OpView& op, Builder& b, int i, const Sizes& s, ValueId b
     const ValueId from = b.concat({past, b.ints({0})}, 0), to = b.concat({b.add(past, queries), total}, 0);
     return positive(b.op("Slice", {mask, from, to, b.ints({2, 3})}));
   }
-  const ValueId key = b.cast(counted(b, total), DType::i32);
-  const ValueId end = b.op("Gather", {mask, counted(b, batch)});
+  const ValueId key = b.cast(b.counted(total), DType::i32);
+  const ValueId end = b.op("Gather", {mask, b.counted(batch)});
   const ValueId before_end = b.op("Less", {b.unsqueeze(key, {0}), b.unsqueeze(end, {1})});
   const ValueId has_start = b.op("Equal", {b.shape_of(mask), b.mul(batch, b.ints({2}))});
   const ValueId from = b.mul(b.cast(has_start, DType::i64), batch);
-  const ValueId start = b.mul(b.op("Gather", {mask, b.add(counted(b, batch), from)}), b.cast(has_start, DType::i32));
+  const ValueId start = b.mul(b.op("Gather", {mask, b.add(b.counted(batch), from)}), b.cast(has_start, DType::i32));
   const ValueId behind_start = b.op("GreaterOrEqual", {b.unsqueeze(key, {0}), b.unsqueeze(start, {1})});
   return b.unsqueeze(b.op("And", {before_end, behind_start}), {1, 2});
 }
@@ -462,7 +457,7 @@ std::vector<ValueId> lower_rotary(const OpView& op, Builder& b) {
   ValueId positions = op.id(kPositions);
   if (op.in(kPositions).rank() < 2) {
     const ValueId steps = b.shape_of(x, 2, 3);
-    positions = b.op("Expand", {b.add(counted(b, steps), positions), b.concat({b.shape_of(x, 0, 1), steps}, 0)});
+    positions = b.op("Expand", {b.add(b.counted(steps), positions), b.concat({b.shape_of(x, 0, 1), steps}, 0)});
   }
   const ValueId y =
       b.op("RotaryEmbedding", {x, op.id(kCos), op.id(kSin), positions},

@@ -12,8 +12,6 @@
 namespace lathe::runtime {
 namespace {
 
-constexpr int kMaxThreads = 4096;
-
 class CpuTarget final : public passes::TargetInfo {
  public:
   explicit CpuTarget(bool onednn) : onednn_(onednn) {}
@@ -125,8 +123,9 @@ EngineCore::EngineCore(const EngineOptions& options)
       fail(ErrorCode::invalid_argument, "there is no backend '{}': jit, onednn and plain exist", shown(backend));
     }
   }
-  if (options_.threads < 0 || options_.threads > kMaxThreads) {
-    fail(ErrorCode::invalid_argument, "threads is {}, expected 0 (one per core) to {}", options_.threads, kMaxThreads);
+  if (options_.threads < 0 || options_.threads > EngineOptions::kMaxThreads) {
+    fail(ErrorCode::invalid_argument, "threads is {}, expected 0 (one per core) to {}", options_.threads,
+         EngineOptions::kMaxThreads);
   }
   if (options_.pool) {
     pool_ = options_.pool;

@@ -33,13 +33,6 @@ ValueInfo info_of(const ops::Graph& graph, ops::ValueId id) {
   return info;
 }
 
-/// Whether a shape is among those that are declared.
-bool admits(const ValueInfo& info, const Shape& shape) {
-  if (!info.dims) return true;
-  return std::equal(info.dims->begin(), info.dims->end(), shape.begin(), shape.end(),
-                    [](const Dim& dim, std::int64_t extent) { return dim.extent < 0 || dim.extent == extent; });
-}
-
 /// Whether every tensor inside is defined and of that dtype (undefined: of any).
 bool tensors_fit(const Value& value, DType dtype) {
   if (value.is_sequence()) {
@@ -54,18 +47,20 @@ bool tensors_fit(const Value& value, DType dtype) {
   return value.tensor().defined() && (dtype == DType::undefined || value.dtype() == dtype);
 }
 
-ValueInfo::Kind kind_of(const ops::Fact& fact) {
-  switch (fact.kind) {
-    case ops::Fact::Kind::sequence:
-      return ValueInfo::Kind::sequence;
-    case ops::Fact::Kind::optional:
-      return ValueInfo::Kind::optional;
-    case ops::Fact::Kind::map:
-      return ValueInfo::Kind::map;
-    case ops::Fact::Kind::tensor:
+/// Whether a value is of the kind declared; what is declared as an optional may be any.
+bool has_kind(const ValueInfo& info, ops::Fact::Kind kind) {
+  switch (info.kind) {
+    case ValueInfo::Kind::tensor:
+      return kind == ops::Fact::Kind::tensor;
+    case ValueInfo::Kind::sequence:
+      return kind == ops::Fact::Kind::sequence;
+    case ValueInfo::Kind::map:
+      return kind == ops::Fact::Kind::map;
+    case ValueInfo::Kind::optional:
+    case ValueInfo::Kind::optional_sequence:
       break;
   }
-  return ValueInfo::Kind::tensor;
+  return true;
 }
 
 Tensor zeros(DType dtype, const Shape& shape) {
@@ -134,26 +129,23 @@ void EngineImpl::check_input(std::size_t index, const Value& value) const {
          describe(value));
   };
   if (info.kind != ValueInfo::Kind::tensor) {
-    const bool fits = (info.kind == ValueInfo::Kind::sequence && value.is_sequence()) ||
-                      (info.kind == ValueInfo::Kind::map && value.is_map()) || info.kind == ValueInfo::Kind::optional ||
-                      info.kind == ValueInfo::Kind::optional_sequence;
-    if (!fits || !tensors_fit(value, info.dtype)) refuse();
+    if (!has_kind(info, ops::fact_of(value).kind) || !tensors_fit(value, info.dtype)) refuse();
     return;
   }
   if (!value.is_tensor() || !value.tensor().defined()) refuse();
   if (info.dtype != DType::undefined && value.dtype() != info.dtype) refuse();
-  if (!admits(info, value.shape())) refuse();
+  if (!info.admits(value.shape())) refuse();
 }
 
 void EngineImpl::check_output(std::size_t index, const ops::Fact& fact) {
   const ValueInfo& info = outputs[index];
   if (info.kind == ValueInfo::Kind::optional || info.kind == ValueInfo::Kind::optional_sequence) return;
   const bool known = fact.dtype != DType::undefined && info.dtype != DType::undefined;
-  if (kind_of(fact) != info.kind || (known && fact.dtype != info.dtype)) {
+  if (!has_kind(info, fact.kind) || (known && fact.dtype != info.dtype)) {
     fail(ErrorCode::invalid_model, "output '{}' is declared as {}, but the model computes {}", shown(info.name),
          info.to_string(), fact.to_string());
   }
-  if (fact.is_tensor() && !admits(info, fact.shape) && !warned_[index].test_and_set()) {
+  if (fact.is_tensor() && !info.admits(fact.shape) && !warned_[index].test_and_set()) {
     core->log(LogLevel::warning, [&] {
       return fmt::format("output '{}' is declared as {}, but the model computes {}", shown(info.name), info.to_string(),
                          fact.to_string());
@@ -204,7 +196,7 @@ std::vector<Value> EngineImpl::placeholders(const Shapes& shapes, std::span<cons
   std::vector<NamedValue> given;
   const auto give = [&](const ValueInfo& input, const Shape& shape) {
     const std::string name = fmt::format("input '{}'", shown(input.name));
-    if (!admits(input, shape)) {
+    if (!input.admits(shape)) {
       fail(ErrorCode::invalid_argument, "{} must be {}, got the shape {}", name, input.to_string(), shape);
     }
     if (shape.elements() < 0) {

@@ -7,6 +7,7 @@
 
 #include <lathe/dtype.h>
 #include <lathe/export.h>
+#include <lathe/shape.h>
 
 namespace lathe {
 
@@ -27,6 +28,8 @@ struct LATHE_API ValueInfo {
   std::optional<std::vector<Dim>> dims;  ///< absent where even the rank is unknown
   bool required = true;                  ///< false for an input that has a default in the file
 
+  /// Whether a shape is among those that `dims` allow; the symbols may stand for any extent.
+  [[nodiscard]] bool admits(const Shape& shape) const;
   /// "f32[batch,3,224,224]"; "f32[?]" for an open dim, "f32[...]" for an unknown rank.
   [[nodiscard]] std::string to_string() const;
 };

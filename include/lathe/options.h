@@ -76,7 +76,9 @@ enum class LogLevel : std::uint8_t { debug, info, warning };
 
 /// How an engine works.
 struct EngineOptions {
-  /// Threads that one run may use, the caller's included, up to 4096; 0: one per core. Ignored where `pool` is given.
+  static constexpr int kMaxThreads = 4096;
+  /// Threads that one run may use, the caller's included, up to kMaxThreads; 0: one per core. Ignored where `pool` is
+  /// given.
   int threads = 0;
   /// Plans, kernels and primitives for shapes that were seen are kept up to this size; the least recently used leave.
   std::size_t cache_bytes = std::size_t{256} << 20;

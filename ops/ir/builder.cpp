@@ -80,6 +80,10 @@ ValueId Builder::slice(ValueId a, const std::vector<std::int64_t>& starts, const
   return op("Slice", std::move(inputs));
 }
 
+ValueId Builder::counted(ValueId count) {
+  return op("Range", {scalar(DType::i64, 0), squeeze(count, {0}), scalar(DType::i64, 1)});
+}
+
 void Patch::apply() {
   for (const auto& [from, to] : replacements_) {
     const auto& a = graph_.value(from).fact;

@@ -55,6 +55,7 @@ class Builder {
   ValueId reshape(ValueId a, const std::vector<std::int64_t>& shape);  ///< 0 copies a dim, -1 is the rest
   ValueId shape_of(ValueId a);                                         ///< 1-D i64, follows the shape at plan time
   ValueId shape_of(ValueId a, int begin, int end);                     ///< dims [begin, end)
+  ValueId counted(ValueId count);  ///< 0, 1, … below the one element of a 1-D i64 value
   ValueId concat(std::vector<ValueId> parts, int axis);
   ValueId slice(ValueId a, const std::vector<std::int64_t>& starts, const std::vector<std::int64_t>& ends,
                 const std::vector<std::int64_t>& axes, const std::vector<std::int64_t>& steps = {});

@@ -3,9 +3,17 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include <lathe/info.h>
 
 namespace lathe {
+
+bool ValueInfo::admits(const Shape& shape) const {
+  if (!dims) return true;
+  return std::equal(dims->begin(), dims->end(), shape.begin(), shape.end(),
+                    [](const Dim& dim, std::int64_t extent) { return dim.extent < 0 || dim.extent == extent; });
+}
 
 std::string ValueInfo::to_string() const {
   std::string text;

@@ -6,6 +6,7 @@
 #include <limits>
 #include <memory>
 
+#include <lathe/info.h>
 #include <lathe/tensor.h>
 
 #include "ops/ir/failure.h"
@@ -172,6 +173,17 @@ TEST(Tensor, ReadsNumbersOfAnyDtype) {
   EXPECT_EQ(Tensor::from({true}, {1}).number(0), 1);
   EXPECT_EQ(Tensor::from({-8.0F, 7.0F, 3.0F}, {3}).cast(DType::i4).integer(0), -8);
   EXPECT_EQ(Tensor::scalar(2.5F).cast(DType::f16).number(0), 2.5);
+}
+
+TEST(ValueInfo, AdmitsTheShapesThatItsDimsAllow) {
+  ValueInfo info;
+  EXPECT_TRUE(info.admits({}));
+  EXPECT_TRUE(info.admits({2, 3}));
+  info.dims = {{.extent = 2, .symbol = {}}, {.extent = -1, .symbol = "n"}};
+  EXPECT_TRUE(info.admits({2, 3}));
+  EXPECT_TRUE(info.admits({2, 0}));
+  for (const Shape& shape : {Shape{}, Shape{2}, Shape{3, 3}, Shape{2, 3, 1}})
+    EXPECT_FALSE(info.admits(shape)) << shape.to_string();
 }
 
 TEST(Value, HoldsOneKind) {
