@@ -1,12 +1,12 @@
 // What `lathe test` says of a case's files when they are wrong.
 #include <gtest/gtest.h>
 
-#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 
 #include "cli/case.h"
 #include "tests/support/paths.h"
+#include "tests/support/temporary_folder.h"
 
 namespace lathe::cli {
 namespace {
@@ -17,12 +17,8 @@ namespace fs = std::filesystem;
 class Case : public testing::Test {
  protected:
   void SetUp() override {
-    std::string folder = testing::TempDir() + "lathe_case_XXXXXX";
-    ASSERT_NE(::mkdtemp(folder.data()), nullptr);
-    folder_ = folder;
     fs::copy(fs::path(tests::cases_dir()) / "node" / "test_add", folder_, fs::copy_options::recursive);
   }
-  void TearDown() override { fs::remove_all(folder_); }
 
   /// "passed", or the reason why not, with the folder's name left out.
   [[nodiscard]] std::string verdict() const {
@@ -39,7 +35,8 @@ class Case : public testing::Test {
     return verdict();
   }
 
-  fs::path folder_;
+  tests::TemporaryFolder temporary_;
+  const fs::path& folder_ = temporary_.path();
 };
 
 TEST_F(Case, RulesThatHold) {

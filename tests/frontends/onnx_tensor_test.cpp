@@ -1,6 +1,5 @@
 // Tensor data in every form that ONNX files hold it, sound and damaged.
 #include <gtest/gtest.h>
-#include <unistd.h>
 
 #include <cstring>
 #include <filesystem>
@@ -8,6 +7,7 @@
 
 #include "frontends/onnx/tensor_file.h"
 #include "tests/frontends/import_text.h"
+#include "tests/support/temporary_folder.h"
 
 namespace lathe::tests {
 namespace {
@@ -153,18 +153,13 @@ TEST(OnnxTensor, SparseInitializers) {
             ErrorCode::limit_exceeded);
 }
 
-/// A folder of its own, removed at the end.
+/// A model's folder, and a file outside it.
 class OnnxExternalData : public testing::Test {
  protected:
   OnnxExternalData() {
     fs::create_directories(folder_ / "sub");
     write(folder_ / "data.bin", std::string("\0\0\x80\x3f\0\0\0\x40", 8));  // 1, 2
     write(outside_, "12345678");
-  }
-  ~OnnxExternalData() override {
-    std::error_code ignored;
-    fs::remove_all(folder_, ignored);
-    fs::remove(outside_, ignored);
   }
   static void write(const fs::path& path, const std::string& bytes) { std::ofstream(path, std::ios::binary) << bytes; }
 
@@ -198,8 +193,9 @@ class OnnxExternalData : public testing::Test {
     }
   }
 
-  fs::path folder_ = fs::temp_directory_path() / ("lathe-external-" + std::to_string(::getpid()));
-  fs::path outside_ = folder_.string() + "-outside";
+  TemporaryFolder all_;
+  fs::path folder_ = all_.path() / "model";
+  fs::path outside_ = all_.path() / "outside";
 };
 
 TEST_F(OnnxExternalData, InTheModelsFolder) {

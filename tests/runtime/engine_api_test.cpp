@@ -10,6 +10,7 @@
 #include <lathe/lathe.h>
 
 #include "tests/support/onnx_writer.h"
+#include "tests/support/temporary_folder.h"
 
 namespace lathe::tests {
 namespace {
@@ -129,13 +130,12 @@ TEST_F(EngineApi, CopiesAreHandlesToOneEngine) {
 }
 
 TEST(EngineLoad, FilesAndFormats) {
-  const auto folder = std::filesystem::temp_directory_path() / "lathe-engine-api-test";
-  std::filesystem::create_directories(folder);
-  const std::string path = folder / "model.bin";
+  std::optional<tests::TemporaryFolder> folder(std::in_place);
+  const std::string path = folder->path() / "model.bin";
   std::ofstream(path, std::ios::binary) << model(two_outputs());
   const auto engine = Engine::try_load(path);
   ASSERT_TRUE(engine.ok()) << engine.error().message;
-  std::filesystem::remove_all(folder);
+  folder.reset();
   expect_works(*engine);
   EXPECT_EQ(Engine::try_load(path).error().code, ErrorCode::not_found);
   EXPECT_EQ(load(two_outputs(), {}, {.formats = {"keras"}}).error().code, ErrorCode::unsupported);

@@ -11,6 +11,7 @@
 #include "ops/ir/op.h"
 #include "tests/support/engine_of.h"
 #include "tests/support/real_models.h"
+#include "tests/support/temporary_folder.h"
 
 namespace lathe::tests {
 namespace {
@@ -632,15 +633,15 @@ onnx::Bytes with_external_weight(const std::string& location) {
 
 TEST(ExternalData, StaysInsideTheModelsFolder) {
   namespace fs = std::filesystem;
-  const fs::path folder = fs::path(testing::TempDir()) / "lathe_external_data";
-  fs::create_directories(folder / "model");
+  const TemporaryFolder temporary;
+  const fs::path& folder = temporary.path();
+  fs::create_directory(folder / "model");
   const std::vector<float> weight = {5, 6};
   const auto write = [](const fs::path& path, const void* data, std::size_t size) {
     std::ofstream(path, std::ios::binary).write(static_cast<const char*>(data), static_cast<std::streamsize>(size));
   };
   write(folder / "secret.bin", weight.data(), 8);
   write(folder / "model" / "weight.bin", weight.data(), 8);
-  fs::remove(folder / "model" / "link.bin");
   fs::create_symlink(folder / "secret.bin", folder / "model" / "link.bin");
   const auto load = [&](const std::string& location) {
     const onnx::Bytes model = with_external_weight(location);
@@ -656,7 +657,6 @@ TEST(ExternalData, StaysInsideTheModelsFolder) {
     ASSERT_FALSE(engine.ok()) << location;
     EXPECT_NE(engine.error().message.find(location), std::string::npos) << engine.error().message;
   }
-  fs::remove_all(folder);
 }
 
 TEST(ExternalData, ComesFromCompanionsInMemory) {

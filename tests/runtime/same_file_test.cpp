@@ -11,6 +11,7 @@
 
 #include "tests/support/engine_of.h"
 #include "tests/support/real_models.h"
+#include "tests/support/temporary_folder.h"
 
 namespace lathe::tests {
 namespace {
@@ -23,9 +24,7 @@ constexpr std::size_t kWeightBytes = kSide * kSide * sizeof(float);
 /// y = x @ w, where w lies in a file beside the model: kSide × kSide floats, all `value`, at an offset of 64 bytes.
 class ModelFile {
  public:
-  explicit ModelFile(const std::string& name) : folder_(fs::path(testing::TempDir()) / ("lathe_" + name)) {
-    fs::remove_all(folder_);
-    fs::create_directories(folder_);
+  ModelFile() {
     const auto entry = [](const std::string& key, const std::string& value) {
       return onnx::message([&](auto& w) {
         w.add_string(1, key);
@@ -47,14 +46,11 @@ class ModelFile {
                                          .initializers = {weight}}}));
     set_weights(1);
   }
-  ~ModelFile() { fs::remove_all(folder_); }
-  ModelFile(const ModelFile&) = delete;
-  ModelFile& operator=(const ModelFile&) = delete;
 
-  [[nodiscard]] std::string path() const { return (folder_ / "m.onnx").string(); }
+  [[nodiscard]] std::string path() const { return (folder_.path() / "m.onnx").string(); }
   /// Rewrites the weights in place; size and time of modification stay.
   void set_weights(float value) const {
-    const fs::path file = folder_ / "w.bin";
+    const fs::path file = folder_.path() / "w.bin";
     struct stat before = {};
     const bool there = ::stat(file.c_str(), &before) == 0;
     std::string bytes(64, '\0');
@@ -69,7 +65,7 @@ class ModelFile {
 
  private:
   static void write(const fs::path& path, const std::string& bytes) { std::ofstream(path, std::ios::binary) << bytes; }
-  fs::path folder_;
+  TemporaryFolder folder_;
 };
 
 Tensor ones(std::int64_t rows) {
@@ -84,7 +80,7 @@ void expect_product(const Engine& engine, std::int64_t rows, float weight) {
 }
 
 TEST(KeepMapped, WeightsStayInTheFile) {
-  const ModelFile file("keep_mapped");
+  const ModelFile file;
   const Engine copied = Engine::load(file.path(), {.threads = 1});
   EXPECT_GE(copied.memory().weights, kWeightBytes);
   expect_product(copied, 3, 1);
@@ -95,7 +91,7 @@ TEST(KeepMapped, WeightsStayInTheFile) {
 }
 
 TEST(KeepMapped, WithoutItNothingIsReadFromTheFileAfterTheLoad) {
-  const ModelFile file("not_mapped");
+  const ModelFile file;
   const Engine engine = Engine::load(file.path(), {.threads = 1});
   file.set_weights(2);
   expect_product(engine, 3, 1);
@@ -124,7 +120,7 @@ class CountingAllocator final : public Allocator {
 };
 
 TEST(SameFile, EnginesShareConstantsAndWhatIsPackedOfThem) {
-  const ModelFile file("same_file");
+  const ModelFile file;
   const auto allocator = std::make_shared<CountingAllocator>();
   const EngineOptions options = {.threads = 1, .allocator = allocator};
   std::optional<Engine> first = Engine::load(file.path(), options);
@@ -148,7 +144,7 @@ TEST(SameFile, EnginesShareConstantsAndWhatIsPackedOfThem) {
 }
 
 TEST(SameFile, ACapHoldsForSharedWeightsToo) {
-  const ModelFile file("same_file_cap");
+  const ModelFile file;
   const Engine first = Engine::load(file.path(), {.threads = 1});
   const Result<Engine> second = Engine::try_load(file.path(), {.threads = 1, .memory_bytes = kWeightBytes / 2});
   ASSERT_FALSE(second.ok());
@@ -156,7 +152,7 @@ TEST(SameFile, ACapHoldsForSharedWeightsToo) {
 }
 
 TEST(SameFile, OtherContentOrOtherOptionsAreAnotherModel) {
-  const ModelFile file("other_file");
+  const ModelFile file;
   const auto allocator = std::make_shared<CountingAllocator>();
   const Engine first = Engine::load(file.path(), {.threads = 1, .allocator = allocator});
   const std::size_t held = allocator->held;

@@ -9,6 +9,8 @@
 
 #include <lathe/tools.h>
 
+#include "tests/support/temporary_folder.h"
+
 namespace lathe::tools {
 namespace {
 
@@ -33,9 +35,7 @@ std::string message_of(const std::vector<std::byte>& file) {
 
 class TensorFiles : public testing::Test {
  protected:
-  void SetUp() override { std::filesystem::create_directories(folder_); }
-  void TearDown() override { std::filesystem::remove_all(folder_); }
-  std::filesystem::path folder_ = std::filesystem::temp_directory_path() / "lathe-tensor-files-test";
+  tests::TemporaryFolder folder_;
 };
 
 TEST_F(TensorFiles, EveryDtypeReadsBackWithItsBits) {
@@ -127,7 +127,7 @@ TEST_F(TensorFiles, CutAndFlippedFilesNeverCrash) {
 }
 
 TEST_F(TensorFiles, ArchivesKeepNamesAndOrder) {
-  const std::string path = folder_ / "a.npz";
+  const std::string path = folder_.path() / "a.npz";
   const std::vector<NamedTensor> tensors = {{"x:0", Tensor::from<float>({1, 2}, {2})},
                                             {"b/c", Tensor::from<std::int64_t>({7}, {})},
                                             {"words", Tensor::from<std::string>({"a", "bc"}, {2})}};
@@ -146,7 +146,7 @@ TEST_F(TensorFiles, ArchivesKeepNamesAndOrder) {
 }
 
 TEST_F(TensorFiles, DamagedArchivesNeverCrash) {
-  const std::string path = folder_ / "b.npz";
+  const std::string path = folder_.path() / "b.npz";
   const std::vector<NamedTensor> tensors = {{"x", Tensor::from<float>({1, 2}, {2})}, {"y", Tensor(DType::u8, {300})}};
   ASSERT_TRUE(try_write_npz(path, tensors).ok());
   std::ifstream in(path, std::ios::binary);
@@ -164,7 +164,7 @@ TEST_F(TensorFiles, DamagedArchivesNeverCrash) {
 }
 
 TEST_F(TensorFiles, MissingFilesAreNamed) {
-  const auto result = try_read_npy(folder_ / "nothing.npy");
+  const auto result = try_read_npy(folder_.path() / "nothing.npy");
   ASSERT_FALSE(result.ok());
   EXPECT_EQ(result.error().code, ErrorCode::not_found);
   EXPECT_NE(result.error().message.find("nothing.npy"), std::string::npos);
