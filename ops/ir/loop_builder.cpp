@@ -164,7 +164,7 @@ struct LoopBuilder::State {
       const NodeId producer = graph.value(v).producer;
       const NodeFacts nf(graph, producer);
       const OpView view = nf.view();
-      LoopBuilder b(*this, view, producer);
+      LoopBuilder b(*this, view);
       const auto& outs = graph.node(producer).outputs;
       const auto output = static_cast<int>(std::find(outs.begin(), outs.end(), v) - outs.begin());
       // Rounded where an unfused output would be stored, so that the answer does not depend on fusion.

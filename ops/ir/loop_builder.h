@@ -83,12 +83,11 @@ class LoopBuilder {
   static DType compute_type(DType dtype);
 
   struct State;
-  explicit LoopBuilder(State& state, const OpView& op, NodeId node) : s_(state), op_(op), node_(node) {}
+  LoopBuilder(State& state, const OpView& op) : s_(state), op_(op) {}
 
  private:
   State& s_;
   const OpView& op_;
-  NodeId node_;
 };
 
 /// A set of nodes to become one kernel.

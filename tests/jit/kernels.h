@@ -55,7 +55,8 @@ class Maker {
     return load(at(buffer(dtype), std::move(strides), offset));
   }
   int constant(DType dtype, double v) {
-    return inst({.op = Op::constant, .dtype = dtype, .imm = v, .imm_int = static_cast<std::int64_t>(v)});
+    if (dtype.is_float()) return inst({.op = Op::constant, .dtype = dtype, .imm = v});
+    return inst({.op = Op::constant, .dtype = dtype, .imm_int = static_cast<std::int64_t>(v)});
   }
   int number(DType dtype, double v) {
     k.numbers.push_back({v, static_cast<std::int64_t>(v)});

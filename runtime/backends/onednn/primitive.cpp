@@ -18,8 +18,6 @@ namespace {
 
 using dnnl::algorithm;
 
-constexpr int kMaxArgs = 32;
-
 algorithm algorithm_of(PostOp::Kind kind) {
   switch (kind) {
     case PostOp::Kind::relu:
@@ -227,7 +225,7 @@ struct Primitive::Impl::Handles {
     add(DNNL_ARG_WEIGHTS, kernel.weights);
     add(DNNL_ARG_DST, kernel.dst);
     add(DNNL_ARG_SCRATCHPAD, kernel.scratchpad);
-    if (kernel.bias) add(DNNL_ARG_BIAS, kernel.bias);
+    if (!kernel.bias.is_zero()) add(DNNL_ARG_BIAS, kernel.bias);
     for (std::size_t i = 0; i < kernel.operands.size(); ++i) add(impl.operand_args[i], kernel.operands[i]);
   }
 
@@ -263,7 +261,7 @@ bool Primitive::Impl::run_part(const Part& part, std::atomic<Handles*>& slot, co
   handles->set(2, at(buffers.dst, part.dst));
   handles->set(3, scratch);
   std::size_t next = 4;
-  if (kernel.bias) handles->set(next++, at(buffers.bias, part.bias));
+  if (!kernel.bias.is_zero()) handles->set(next++, at(buffers.bias, part.bias));
   for (std::size_t i = 0; i < part.operands.size(); ++i) {
     handles->set(next++, at(buffers.operands[i], part.operands[i]));
   }

@@ -54,7 +54,7 @@ dnnl::memory::dims to_dims(const Shape& shape);
 /// One compiled oneDNN primitive with the layouts of what it takes. Parts of equal extents share one.
 struct Kernel {
   dnnl::primitive primitive;
-  Md src, weights, bias, dst, scratchpad;
+  Md src, weights, bias, dst, scratchpad;  // bias is zero where there is none
   std::vector<Md> operands;
   std::string name;
 };
