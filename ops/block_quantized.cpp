@@ -3,8 +3,8 @@
 #include <vector>
 
 #include "ops/elementwise.h"
-#include "ops/ir/builder.h"
 #include "ops/ir/loop_builder.h"
+#include "ops/quantize.h"
 
 namespace lathe::ops {
 namespace {
@@ -12,20 +12,6 @@ namespace {
 constexpr std::string_view kDomain = "com.microsoft";
 
 bool is_block_size(std::int64_t n) { return n >= 16 && n <= std::int64_t{1} << 30 && (n & (n - 1)) == 0; }
-
-/// The values of `bits` bits that the bytes of `x` hold along the last axis, the lowest first.
-ValueId unpacked(Builder& b, ValueId x, std::int64_t bits) {
-  if (bits == 8) return x;
-  const int last = b.fact(x).rank() - 1;
-  const std::int64_t count = 8 / bits;
-  std::vector<std::uint8_t> shifts;
-  for (std::int64_t i = 0; i < count; ++i) shifts.push_back(static_cast<std::uint8_t>(i * bits));
-  const ValueId shifted = b.op("BitShift", {b.unsqueeze(x, {last + 1}), b.constant(Tensor::from(shifts, {count}))},
-                               {{"direction", "RIGHT"}});
-  const ValueId values = b.op("BitwiseAnd", {shifted, b.scalar(DType::u8, static_cast<double>((1 << bits) - 1))});
-  const ValueId extent = b.mul(b.shape_of(x, last, last + 1), b.ints({count}));
-  return b.reshape(values, last == 0 ? extent : b.concat({b.shape_of(x, 0, last), extent}, 0));
-}
 
 // ---- MatMulNBits: A [..., K] times B' of N rows of K values in blocks ----
 
@@ -100,12 +86,12 @@ std::vector<ValueId> lower_matmul(const OpView& op, Builder& b) {
     if (!op.has(kGroups)) return b.unsqueeze(x, {2});
     return b.op("Gather", {x, b.slice(op.id(kGroups), {0}, {k}, {0})}, {{"axis", std::int64_t{1}}});
   };
-  ValueId w = b.cast(unpacked(b, op.id(kB), bits), compute);
+  ValueId w = b.cast(unpack_bits(b, op.id(kB), bits), compute);
   if (op.has(kGroups)) w = b.slice(b.reshape(w, {n, -1}), {0}, {k}, {1});
   if (!op.has(kZeros)) {
     w = b.sub(w, b.scalar(compute, static_cast<double>(1 << (bits - 1))));
   } else if (op.in(kZeros).dtype == DType::u8) {
-    const ValueId zeros = unpacked(b, b.reshape(op.id(kZeros), {n, -1}), bits);
+    const ValueId zeros = unpack_bits(b, b.reshape(op.id(kZeros), {n, -1}), bits);
     w = b.sub(w, each(per_block(b.slice(zeros, {0}, {blocks}, {1}))));
   } else {
     w = b.sub(w, each(per_block(op.id(kZeros))));
@@ -204,7 +190,7 @@ std::vector<ValueId> lower_gather(const OpView& op, Builder& b) {
   const auto gather = [&](ValueId x, ValueId i, int axis) {
     return b.op("Gather", {x, i}, {{"axis", std::int64_t{axis}}});
   };
-  const ValueId x = unpacked(b, gather(op.id(kData), rows, form.gathered), form.bits);
+  const ValueId x = unpack_bits(b, gather(op.id(kData), rows, form.gathered), form.bits);
   // What is one per block, for each value of x.
   const int axis = form.quantized > form.gathered ? form.quantized + more : form.quantized;
   const auto each = [&](ValueId v) {
@@ -221,7 +207,7 @@ std::vector<ValueId> lower_gather(const OpView& op, Builder& b) {
   };
   ValueId y = b.cast(x, compute);
   if (op.has(kGatherZeros)) {
-    y = b.sub(y, b.cast(each(unpacked(b, op.id(kGatherZeros), form.bits)), compute));
+    y = b.sub(y, b.cast(each(unpack_bits(b, op.id(kGatherZeros), form.bits)), compute));
   } else if (op.in(kData).dtype == DType::u8) {
     y = b.sub(y, b.scalar(compute, static_cast<double>(1 << (form.bits - 1))));
   }

@@ -199,6 +199,19 @@ IntegerRange integer_range(DType dtype) {
   return {-half, half - 1};
 }
 
+ValueId unpack_bits(Builder& b, ValueId x, std::int64_t bits) {
+  if (bits == 8) return x;
+  const int last = b.fact(x).rank() - 1;
+  const std::int64_t count = 8 / bits;
+  std::vector<std::uint8_t> shifts;
+  for (std::int64_t i = 0; i < count; ++i) shifts.push_back(static_cast<std::uint8_t>(i * bits));
+  const ValueId shifted = b.op("BitShift", {b.unsqueeze(x, {last + 1}), b.constant(Tensor::from(shifts, {count}))},
+                               {{"direction", "RIGHT"}});
+  const ValueId values = b.op("BitwiseAnd", {shifted, b.scalar(DType::u8, static_cast<double>((1 << bits) - 1))});
+  const ValueId extent = b.mul(b.shape_of(x, last, last + 1), b.ints({count}));
+  return b.reshape(values, last == 0 ? extent : b.concat({b.shape_of(x, 0, last), extent}, 0));
+}
+
 ValueId requantize(Builder& b, ValueId product, ValueId scale_a, ValueId scale_b, ValueId scale_y, ValueId zero_y) {
   const ValueId inputs = b.mul(b.cast(scale_a, DType::f32), b.cast(scale_b, DType::f32));
   const ValueId scaled = b.mul(product, b.div(inputs, b.cast(scale_y, DType::f32)));

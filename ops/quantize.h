@@ -14,6 +14,9 @@ struct IntegerRange {
 };
 IntegerRange integer_range(DType dtype);
 
+/// The values of `bits` bits that the bytes (u8) of `x` hold along the last axis, the lowest first.
+ValueId unpack_bits(Builder& b, ValueId x, std::int64_t bits);
+
 /// product · (scale_a · scale_b / scale_y), rounded and shifted by zero_y, in zero_y's dtype. Scales broadcast to
 /// `product` (f32).
 ValueId requantize(Builder& b, ValueId product, ValueId scale_a, ValueId scale_b, ValueId scale_y, ValueId zero_y);

@@ -15,6 +15,7 @@ from onnx import helper, numpy_helper
 from case_files import replaced, write, write_data, write_rule
 from contrib_attention_cases import attention
 from contrib_block_cases import blocks
+from contrib_cache_cases import caches
 
 MS = "com.microsoft"
 
@@ -39,10 +40,10 @@ class Cases:
         return self.rng.integers(-128, 128, shape).astype(np.int8)
 
     def add(self, name, op, inputs, outputs=1, domain=MS, rtol=1e-4, atol=1e-5, oracle=None, wanted=None, constants=(),
-            types=None, **attributes):
+            types=None, kept=None, **attributes):
         """One node. An input of None is left out. `oracle`: nodes that compute the same, where ONNX Runtime lacks the kernel.
         `wanted`: which outputs are stated. `constants`: which inputs the model holds. `types`: of outputs, where ONNX Runtime
-        does not infer them."""
+        does not infer them. `kept`: by output, which elements are specified and stated, in a row."""
         names = [f"x{i}" if v is not None else "" for i, v in enumerate(inputs)]
         while names and not names[-1]:
             names.pop()
@@ -57,15 +58,21 @@ class Cases:
             graph = helper.make_graph(nodes, name, infos, outputs, held)
             return helper.make_model(graph, opset_imports=opsets, ir_version=10)
 
-        node = helper.make_node(op, names, results, name=op, domain=domain, **attributes)
-        asked = [r for r in results if r]
+        asked, kept = [r for r in results if r], {f"y{i}": mask for i, mask in (kept or {}).items()}
+        raw = [r + "_raw" if r in kept else r for r in results]
+        chosen = [n for r, mask in kept.items() for n in (
+            helper.make_node("Constant", [], [r + "_flat"], value_ints=[-1]),
+            helper.make_node("Constant", [], [r + "_kept"], value_ints=np.flatnonzero(mask)),
+            helper.make_node("Reshape", [r + "_raw", r + "_flat"], [r + "_row"]),
+            helper.make_node("Gather", [r + "_row", r + "_kept"], [r]))]
+        node = helper.make_node(op, names, raw, name=op, domain=domain, **attributes)
         untyped = [helper.make_tensor_value_info(r, types[int(r[1:])], None) if types and int(r[1:]) in types
                    else helper.make_empty_tensor_value_info(r) for r in asked]
         options = onnxruntime.SessionOptions()
         options.log_severity_level = 3
         options.intra_op_num_threads = 1
         options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
-        proto = model(oracle(names, results) if oracle else [node], untyped)
+        proto = model([*(oracle(names, raw) if oracle else [node]), *chosen], untyped)
         session = onnxruntime.InferenceSession(proto.SerializeToString(), options, providers=["CPUExecutionProvider"])
         values = session.run(None, dict(given))
         stated = [
@@ -74,7 +81,7 @@ class Cases:
         folder = f"{self.out}/{name}"
         write_data(folder, 0, input=[numpy_helper.from_array(v) for _, v in given],
                    output=[numpy_helper.from_array(v) for v in values])
-        write(f"{folder}/model.onnx", model([node], stated))
+        write(f"{folder}/model.onnx", model([node, *chosen], stated))
         write_rule(folder, rtol=rtol, atol=atol)
         self.count += 1
 
@@ -193,6 +200,7 @@ def main(out):
         fused(cases)
         attention(cases)
         blocks(cases)
+        caches(cases)
     print(f"  {cases.count} cases in {out}")
 
 

@@ -92,6 +92,61 @@ TEST(Contrib, AttentionsRefuseWhatDoesNotFit) {
   expect_refused("QAttention", {u8({2, 3, 5}), u8({5, 24}), f32({24}), scale(), f32({3})}, two, "one per column");
 }
 
+TEST(Contrib, GroupQueryAttentionRefusesWhatDoesNotFit) {
+  const auto refused = [](const std::vector<std::pair<std::size_t, Tensor>>& changed, const Attributes& more,
+                          std::string_view reason, int outputs = 3) {
+    std::vector<Tensor> inputs(17);
+    for (const auto& [i, t] : std::vector<std::pair<std::size_t, Tensor>>{{0, f32({2, 3, 32})},
+                                                                          {1, f32({2, 3, 16})},
+                                                                          {2, f32({2, 3, 16})},
+                                                                          {5, Tensor(DType::i32, {2})},
+                                                                          {6, Tensor::scalar(std::int32_t{3})}}) {
+      inputs[i] = t;
+    }
+    for (const auto& [i, t] : changed) inputs[i] = t;
+    while (!inputs.back().defined()) inputs.pop_back();
+    Attributes attributes = {{"num_heads", std::int64_t{4}}, {"kv_num_heads", std::int64_t{2}}};
+    for (const auto& [name, value] : more) attributes.set(name, value);
+    const std::string said = refusal("com.microsoft::GroupQueryAttention", inputs, attributes, outputs);
+    EXPECT_NE(said.find("GroupQueryAttention 'n': "), std::string::npos) << said;
+    EXPECT_NE(said.find(reason), std::string::npos) << said;
+  };
+  const Tensor past = f32({2, 2, 4, 8});
+  refused({}, {{"kv_num_heads", std::int64_t{3}}}, "a multiple of kv_num_heads, got 4 and 3");
+  refused({{5, Tensor()}}, {}, "input 5 is required");
+  refused({{2, Tensor()}}, {}, "key and value must be given together");
+  refused({{0, f32({2, 3, 30})}}, {}, "a multiple of 4 heads");
+  refused({{1, f32({2, 3, 8})}}, {}, "key and value must have shape 2x3x16");
+  refused({{1, f32({2, 2, 16})}, {2, f32({2, 2, 16})}}, {},
+          "as many keys as queries, or none beside a past, got 2 and 3");
+  refused({{3, past}}, {}, "past_key and past_value must be given together");
+  refused({{3, past}, {4, f32({2, 2, 4, 6})}}, {}, "past_key and past_value must be f32[2,2,4,8]");
+  refused({{5, Tensor(DType::i32, {3})}}, {}, "input 5 must be 2 i32");
+  refused({{6, Tensor(DType::i32, {2})}}, {}, "total_sequence_length must be one value");
+  refused({}, {{"do_rotary", std::int64_t{1}}}, "do_rotary needs cos_cache and sin_cache");
+  refused({{7, f32({9, 5})}, {8, f32({9, 5})}}, {}, "up to 4 columns");
+  refused({{9, Tensor(DType::i64, {1, 3})}}, {}, "position_ids must be i64 of shape 2x3");
+  refused({{10, f32({2, 4, 3, 4})}}, {}, "attention_bias of shape 2x4x3x4");
+  refused({{11, f32({2})}}, {}, "head_sink must have shape 4");
+  refused({{14, f32({8})}}, {}, "q_norm_weight and k_norm_weight must be given together");
+  refused({{16, Tensor(DType::i32, {2})}}, {}, "query_seqlens needs causal, keys and a past");
+  refused({}, {{"causal", std::int64_t{0}}, {"local_window_size", std::int64_t{2}}}, "positive with causal");
+  refused({}, {{"qk_output", std::int64_t{1}}}, "qk_output 1 and output_qk do not go together");
+  refused({}, {{"sliding_window_cache", std::int64_t{1}}, {"local_window_size", std::int64_t{2}}},
+          "needs keys and a past");
+  refused({}, {{"k_quant_type", "PER_TENSOR"}}, "k_quant_type PER_TENSOR and v_quant_type NONE");
+  const Attributes tensor = {{"k_quant_type", "PER_TENSOR"}, {"v_quant_type", "PER_TENSOR"}};
+  refused({}, tensor, "kv_cache_bit_width must be 8");
+  Attributes bits = tensor;
+  bits.set("kv_cache_bit_width", std::int64_t{8});
+  refused({}, bits, "input 12, the scale of a PER_TENSOR cache, must be 1 f32, got none");
+  const std::string said = refusal("com.microsoft::GroupQueryAttention",
+                                   {f32({2, 3, 32}), f32({2, 3, 16}), f32({2, 3, 16}), past, past,
+                                    Tensor::from<std::int32_t>({9, 9}, {2}), Tensor::scalar(std::int32_t{10})},
+                                   {{"num_heads", std::int64_t{4}}, {"kv_num_heads", std::int64_t{2}}}, 3);
+  EXPECT_NE(said.find("out of range"), std::string::npos) << "keys that the past does not hold: " << said;
+}
+
 TEST(Contrib, RotaryEmbeddingRefusesWhatDoesNotFit) {
   const Tensor x = f32({2, 3, 16}), angles = f32({10, 4}), base(DType::i64, {1});
   expect_refused("RotaryEmbedding", {x, base, angles, f32({10, 3})}, {}, "matrices of one shape");
