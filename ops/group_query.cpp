@@ -228,12 +228,6 @@ Facts infer(const OpView& op) {
           Fact(dtype, {s.batch, heads, s.queries, s.total})};
 }
 
-ValueId long_scalar(Builder& b, std::int64_t value) { return b.squeeze(b.ints({value}), {0}); }
-
-ValueId counted(Builder& b, ValueId count) {
-  return b.op("Range", {long_scalar(b, 0), b.squeeze(count, {0}), long_scalar(b, 1)});
-}
-
 /// Where the rows of each batch stand, i64 [batch].
 struct Rows {
   ValueId total;      ///< how many keys there are after this run
@@ -284,7 +278,7 @@ ValueId normalized(const OpView& op, Builder& b, ValueId x, int weight, std::str
 
 /// The position of each query, i64 [batch, queries]. Of a first prompt the first one stated says all.
 ValueId rotary_positions(const OpView& op, Builder& b, ValueId q, const Rows& rows) {
-  const ValueId queries = b.shape_of(q, 2, 3), steps = b.unsqueeze(counted(b, queries), {0});
+  const ValueId queries = b.shape_of(q, 2, 3), steps = b.unsqueeze(b.counted(queries), {0});
   if (!op.has(kPositionIds)) {
     const ValueId last = b.op("Max", {b.sub(rows.total, b.ints({1})), b.ints({0})});
     const ValueId each = b.add(b.unsqueeze(rows.positions, {1}), steps);
@@ -341,10 +335,9 @@ ValueId read(const OpView& op, Builder& b, ValueId cache, int scale, DType compu
 
 /// The bias of the keys in a windowed cache, whose first is that many positions from the sequence's first.
 ValueId windowed_bias(const OpView& op, Builder& b, const Rows& rows) {
-  const ValueId bias = op.id(kScoreBias), zero = long_scalar(b, 0);
+  const ValueId bias = op.id(kScoreBias), zero = b.scalar(DType::i64, 0);
   const ValueId last = b.squeeze(b.sub(b.shape_of(bias, 3, 4), b.ints({1})), {0});
-  const ValueId column =
-      b.add(b.unsqueeze(b.sub(rows.positions, rows.first_query), {1, 2, 3}), counted(b, rows.length));
+  const ValueId column = b.add(b.unsqueeze(b.sub(rows.positions, rows.first_query), {1, 2, 3}), b.counted(rows.length));
   const ValueId within = b.op("Max", {b.op("Min", {column, last}), zero});
   const ValueId batch = b.shape_of(rows.total);
   const ValueId each = b.op("Expand", {bias, b.concat({batch, b.shape_of(bias, 1, 4)}, 0)});
