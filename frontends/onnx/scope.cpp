@@ -73,8 +73,10 @@ void Unsupported::report() const {
     if (use.count > use.nodes.size()) list += fmt::format(" and {} more", use.count - use.nodes.size());
     list += ")";
   }
-  fail(ErrorCode::unsupported, "the model uses {} operator{} that this build lacks: {}", uses_.size(),
-       uses_.size() == 1 ? "" : "s", list);
+  fail(ErrorCode::unsupported,
+       "the model uses {} operator{} that this build lacks: {}; an application can supply operators of its own with "
+       "lathe::register_operator",
+       uses_.size(), uses_.size() == 1 ? "" : "s", list);
 }
 
 }  // namespace lathe::frontends::onnx

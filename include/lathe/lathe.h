@@ -6,13 +6,15 @@
 //
 // engine.h    Engine: load, run, prepare        tensor.h   Tensor and Value: what goes in and comes out
 // session.h   Session: bound buffers, real time options.h  limits, threads, memory, deadlines
-// error.h     Result, Error, Exception          tools.h    (not included here) for programs about models
+// error.h     Result, Error, Exception          operator.h operators of the application's own
+// tools.h     (not included here) for programs about models
 #pragma once
 
 #include <lathe/dtype.h>        // IWYU pragma: export
 #include <lathe/engine.h>       // IWYU pragma: export
 #include <lathe/error.h>        // IWYU pragma: export
 #include <lathe/info.h>         // IWYU pragma: export
+#include <lathe/operator.h>     // IWYU pragma: export
 #include <lathe/options.h>      // IWYU pragma: export
 #include <lathe/session.h>      // IWYU pragma: export
 #include <lathe/shape.h>        // IWYU pragma: export

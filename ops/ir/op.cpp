@@ -68,7 +68,7 @@ const OpDef* find_operator(std::string_view name, std::string_view domain) {
   }();
   if (domain == "ai.onnx") domain = "";
   const auto found = kTable->find({name, domain});
-  return found == kTable->end() ? nullptr : found->second;
+  return found == kTable->end() ? find_custom_operator(name, domain) : found->second;
 }
 
 std::string describe(const Node& node) {

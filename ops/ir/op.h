@@ -9,6 +9,10 @@
 #include "ops/ir/failure.h"
 #include "ops/ir/graph.h"
 
+namespace lathe {
+struct CustomOperator;
+}
+
 namespace lathe::ops {
 
 class OpView;
@@ -100,13 +104,18 @@ struct OpDef {
   /// Contractions give their reduced loop extents through LoopBuilder instead and set `contraction`.
   std::vector<int> (*reduced_axes)(const OpView&) = nullptr;
   bool contraction = false;
+  /// What an application registered; null for Lathe's own.
+  const CustomOperator* custom = nullptr;
 };
 
 /// Every operator, in the order of their definitions' names. Generated at build time.
 std::span<const OpDef* const> all_operators();
 
-/// The operator of that name and domain ("ai.onnx" is ""), or null.
+/// The operator of that name and domain ("ai.onnx" is ""), Lathe's own or registered; or null.
 const OpDef* find_operator(std::string_view name, std::string_view domain = "");
+
+/// The operator that an application registered under that name and domain, or null.
+const OpDef* find_custom_operator(std::string_view name, std::string_view domain);
 
 /// A node as its hooks see it: attributes with their defaults, input facts, and the input values known so far.
 class OpView {

@@ -214,10 +214,11 @@ TEST(OnnxImport, UnsupportedOperatorsAreListedAtOnce) {
                                                        .outputs = kY},
                                              .functions = {function(f)}});
   EXPECT_EQ(error.code, ErrorCode::unsupported);
-  EXPECT_EQ(error.message,
-            "'model': the model uses 3 operators that this build lacks: Foo ('one', 'two', 'three' and 1 more); Inside "
-            "('deep'); "
-            "com.x::Bar ('bad\\x0aname')");
+  EXPECT_EQ(
+      error.message,
+      "'model': the model uses 3 operators that this build lacks: Foo ('one', 'two', 'three' and 1 more); Inside "
+      "('deep'); "
+      "com.x::Bar ('bad\\x0aname'); an application can supply operators of its own with lathe::register_operator");
 }
 
 TEST(OnnxImport, ContradictionsNameThePlace) {

@@ -22,6 +22,7 @@
 #include <filesystem>
 #include <set>
 
+#include "custom_operators_page.h"
 #include "ops/ir/op.h"
 #include "tests/support/engine_of.h"
 #include "tests/support/paths.h"
@@ -359,6 +360,18 @@ TEST(PlainKernels, TakeNothingFromTheHeapWhereTheySayIt) {
     if (!op->real_time) continue;
     EXPECT_TRUE(seen.contains(std::string(op->name))) << op->name << " was in no model that ran";
   }
+}
+
+TEST(CustomOperators, TakeNothingFromTheHeapBesideTheirFunction) {
+  register_operator(bucketize());
+  const Engine engine = engine_of({.graph = {.nodes = {{"Bucketize", {"x", "edges"}, {"y"}, {}, "node", "com.example"}},
+                                             .inputs = {onnx::value("x", DType::f32, {4})},
+                                             .outputs = {onnx::value("y", DType::i64, {4})},
+                                             .initializers = {onnx::tensor("edges", {2}, std::vector<float>{1, 2})}},
+                                   .opsets = {onnx::opset("com.example", 1)}});
+  std::set<std::string> seen;
+  expect_real_time(engine, {Tensor::from<float>({0, 1, 2, 3}, {4})}, {Tensor(DType::i64, {4})}, "Bucketize", seen);
+  EXPECT_TRUE(seen.contains("Bucketize")) << "it was not prepared for real time";
 }
 
 }  // namespace
