@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <cmath>
 
 namespace lathe::ops {
 
@@ -41,6 +42,7 @@ struct LoopBuilder::State {
   std::vector<ValueId> buffers;
   std::vector<NodeId> members;
   std::vector<Memo> memo;
+  std::vector<std::pair<ValueId, Scalar>> immediates;
   bool inner_set = false;
 
   [[nodiscard]] bool fused(ValueId v) const {
@@ -128,27 +130,36 @@ struct LoopBuilder::State {
     const ValueDef& def = graph.value(v);
     const Tensor* t = def.value();
     if (!t || t->size() != 1 || def.fact->dtype == DType::string || def.fact->dtype.is_complex()) return std::nullopt;
-    Inst inst;
-    inst.dtype = type;
-    if (def.is_constant()) {
-      inst.op = Op::constant;
-      if (type.is_float()) {
-        inst.imm = t->number(0);
-      } else {
-        inst.imm_int = t->integer(0);
-      }
-      return push(inst);
+    for (const auto& [value, made] : immediates) {
+      if (value == v && kernel.insts[static_cast<std::size_t>(made.inst)].dtype == type) return made;
     }
-    inst.op = Op::number;
-    inst.index = static_cast<int>(kernel.numbers.size());
     loops::Number n;
     if (type.is_float()) {
       n.value = t->number(0);
     } else {
       n.integer = t->integer(0);
     }
-    kernel.numbers.push_back(n);
-    return push(inst);
+    Inst inst;
+    inst.dtype = type;
+    if (def.is_constant() && !is_parameter(def.fact->dtype, t->number(0))) {
+      inst.op = Op::constant;
+      inst.imm = n.value, inst.imm_int = n.integer;
+    } else {
+      inst.op = Op::number;
+      inst.index = static_cast<int>(kernel.numbers.size());
+      kernel.numbers.push_back(n);
+    }
+    immediates.emplace_back(v, push(inst));
+    return immediates.back().second;
+  }
+
+  /// Whether a constant is an argument of the code rather than part of it: layers that differ in scales and zero points
+  /// only share one kernel. What code gets shorter by (a sum with 0, a division by 2) and integers that places are
+  /// computed from stay in it.
+  static bool is_parameter(DType dtype, double value) {
+    if (!dtype.is_float() && dtype.bits() > 8) return false;
+    int exponent = 0;
+    return std::isfinite(value) && value != 0 && std::abs(std::frexp(value, &exponent)) != 0.5;
   }
 
   /// Value v at a place, in its compute type.

@@ -110,6 +110,34 @@ TEST(Specialization, ExtentsThatHappenToBeEqualDecideNothingForOthers) {
   }
 }
 
+TEST(Specialization, LayersThatDifferInScaleShareTheirKernel) {
+  constexpr int kLayers = 20;
+  onnx::GraphSpec graph{.nodes = {}, .inputs = {onnx::value("x", DType::f32, {"n", 3})}};
+  std::string x = "x";
+  for (int i = 0; i < kLayers; ++i) {
+    const std::string n = std::to_string(i);
+    graph.initializers.push_back(
+        onnx::tensor("scale" + n, {}, std::vector<float>{1.3F + 0.1F * static_cast<float>(i)}));
+    graph.nodes.push_back({"Mul", {x, "scale" + n}, {"m" + n}, {}, "scale " + n});
+    graph.nodes.push_back({"Softmax", {"m" + n}, {"s" + n}, {}, "softmax " + n});
+    x = "s" + n;
+  }
+  graph.outputs = {onnx::value(x, DType::f32, {"n", 3})};
+  const Engine engine = engine_of({.graph = graph});
+  const Tensor input = Tensor::from<float>({3, 1, 2, -1, 0, 4}, {2, 3});
+  const Tensor y = engine.run(input)[0].tensor();
+  EXPECT_LE(engine.cache_stats().kernels_compiled, 2U);
+  std::vector<double> expected = {3, 1, 2, -1, 0, 4};
+  for (int i = 0; i < kLayers; ++i) {
+    for (std::size_t row = 0; row < 6; row += 3) {
+      double sum = 0;
+      for (std::size_t c = row; c < row + 3; ++c) sum += expected[c] = std::exp(expected[c] * (1.3 + 0.1 * i));
+      for (std::size_t c = row; c < row + 3; ++c) expected[c] /= sum;
+    }
+  }
+  for (std::size_t i = 0; i < 6; ++i) EXPECT_NEAR(y.view<float>()[i], expected[i], 1e-5) << i;
+}
+
 TEST(Specialization, AViewOfAFusedValueIsReadInsideAndOutside) {
   const Engine engine = engine_of(
       {.graph = {.nodes = {{"Softmax", {"x"}, {"a"}},
