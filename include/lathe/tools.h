@@ -87,7 +87,9 @@ struct OperatorInfo {
   std::string name;
   std::string domain;  ///< "" is ONNX's default domain
   int since = 1;       ///< the newest opset that changed it; older forms are upgraded
-  std::string how;     ///< "lower", "expr", "kernel" or "region"
+  /// "lower": said in other operators; "expr": compiled loops; "kernel": plain C++; "region": a graph that is run.
+  std::string how;
+  bool onednn = false;  ///< offered to oneDNN first, which takes it for some dtypes and layouts
 };
 /// Every operator of this build, by domain and name.
 [[nodiscard]] LATHE_API std::vector<OperatorInfo> operators();
