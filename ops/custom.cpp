@@ -3,7 +3,7 @@
 
 #include <algorithm>
 #include <cstring>
-#include <deque>
+#include <memory>
 #include <mutex>
 #include <utility>
 
@@ -24,7 +24,7 @@ struct Registered {
 /// Stable addresses, since graphs refer to operators; never destroyed, since graphs may outlive the end of main.
 struct Registry {
   std::mutex mutex;
-  std::deque<Registered> operators;
+  std::vector<std::unique_ptr<Registered>> operators;  // in the order of registration
 };
 Registry& registry() {
   static auto* const kRegistry = new Registry();
@@ -36,9 +36,9 @@ bool registered_before(const OpDef* first, const OpDef& second) {
   if (!first->custom) return true;
   Registry& all = registry();
   const std::lock_guard lock(all.mutex);
-  for (const Registered& r : all.operators) {
-    if (&r.op == &second) return false;
-    if (&r.op == first) return true;
+  for (const auto& r : all.operators) {
+    if (&r->op == &second) return false;
+    if (&r->op == first) return true;
   }
   return false;
 }
@@ -100,7 +100,7 @@ void run(KernelContext& context) {
     if (!view.wants(o)) continue;
     view.require(made.defined(), "its `run` left output {} undefined", o);
     if (!inferred) {
-      context.set(o, made);
+      context.set(o, made.clone());  // it may lie in an input's memory, or in what the function borrowed
     } else {
       view.require(made.data() == context.out(o).data(), "its `run` replaced output {}, which it was to write to", o);
     }
@@ -129,8 +129,8 @@ std::vector<ValueId> lower(const OpView& view, Builder& b) {
     if (!view.wants(o)) continue;
     view.require(is_value(b.graph(), value), "its `lower` gave no value for output {}", o);
     const auto& fact = b.graph().value(value.id).fact;
-    view.require(!fact || fact->same_type(view.out(o)), "its `lower` made {} for output {}, its `infer` said {}",
-                 fact ? fact->to_string() : "", o, view.out(o).to_string());
+    view.require(fact && fact->same_type(view.out(o)), "its `lower` made {} for output {}, its `infer` said {}",
+                 fact ? fact->to_string() : "nothing known", o, view.out(o).to_string());
   }
   return results;
 }
@@ -147,6 +147,7 @@ void check(const CustomOperator& op) {
     if (!condition) fail(ErrorCode::invalid_argument, "custom operator '{}': {}", shown(op.name), message);
   };
   require(!op.name.empty(), "it has no name");
+  require(op.domain != "lathe", "the domain 'lathe' is taken");
   require(static_cast<bool>(op.run) != static_cast<bool>(op.lower), "it must have one of `run` and `lower`");
   require(op.infer || !op.lower, "`lower` needs `infer`");
   require(op.min_inputs >= 0 && op.min_inputs <= op.max_inputs, "min_inputs must be from 0 to max_inputs");
@@ -164,8 +165,8 @@ void check(const CustomOperator& op) {
 }
 
 const OpDef* find_registered(Registry& all, std::string_view name, std::string_view domain) {
-  for (const Registered& r : all.operators) {
-    if (r.op.name == name && r.op.domain == domain) return &r.op;
+  for (const auto& r : all.operators) {
+    if (r->op.name == name && r->op.domain == domain) return &r->op;
   }
   return nullptr;
 }
@@ -183,7 +184,8 @@ void add(CustomOperator custom) {
     fail(ErrorCode::invalid_argument, "custom operator '{}': there is one of that name in domain '{}'",
          shown(custom.name), shown(custom.domain));
   }
-  Registered& r = all.operators.emplace_back();
+  auto made = std::make_unique<Registered>();
+  Registered& r = *made;
   r.custom = std::move(custom);
   for (const OperatorAttribute& a : r.custom.attributes)
     r.attributes.emplace_back(a.name, kind_of(a.otherwise), a.required);
@@ -203,6 +205,7 @@ void add(CustomOperator custom) {
   }
   r.op.real_time = r.custom.real_time;
   r.op.custom = &r.custom;
+  all.operators.push_back(std::move(made));
 }
 
 }  // namespace
@@ -270,7 +273,7 @@ const Tensor* OperatorNode::tensor(std::string_view a) const { return find<Tenso
 GraphValue GraphBuilder::input(int i) const { return {i >= 0 ? view_->id(i) : ops::kNone}; }
 
 TensorType GraphBuilder::type(GraphValue value) const {
-  if (!value) return {};
+  if (!ops::is_value(builder_->graph(), value)) return {};
   const auto& fact = builder_->graph().value(value.id).fact;
   return fact ? TensorType{fact->dtype, fact->shape} : TensorType{};
 }
@@ -311,12 +314,18 @@ std::vector<GraphValue> GraphBuilder::op_with_outputs(
     const bool qualified = colon != std::string_view::npos;
     const ops::OpDef* op =
         ops::find_operator(qualified ? name.substr(colon + 2) : name, qualified ? name.substr(0, colon) : "");
+    if (name == "Constant") fail(ErrorCode::invalid_argument, "`lower` makes constants with GraphBuilder::constant");
     if (op && !ops::registered_before(op, view_->op())) {
       fail(ErrorCode::invalid_argument, "`lower` uses {}, which was not registered before", name);
     }
     const std::vector<ops::ValueId> results =
         builder_->ops(name, std::move(ids), static_cast<int>(made.size()), std::move(stated));
-    for (std::size_t i = 0; i < made.size(); ++i) made[i].id = results[i];
+    for (std::size_t i = 0; i < made.size(); ++i) {
+      if (!builder_->graph().value(results[i]).fact) {
+        fail(ErrorCode::unsupported, "`lower` uses {}, whose outputs depend on data: only `run` can do that", name);
+      }
+      made[i].id = results[i];
+    }
   } catch (const Failure& failure) {
     *status_ = failure.error;
   } catch (const std::exception&) {

@@ -73,7 +73,8 @@ void dropout(KernelContext& c) {
 
 extern const OpDef op_identity, op_dropout;
 
-constinit const OpDef op_identity = {.name = "Identity", .since = 25, .infer = infer_identity, .kernel = identity};
+constinit const OpDef op_identity = {
+    .name = "Identity", .since = 25, .any_kind = true, .infer = infer_identity, .kernel = identity};
 constinit const OpDef op_dropout = {.name = "Dropout",
                                     .inputs = {1, 3},
                                     .outputs = {1, 2},

@@ -192,7 +192,15 @@ Facts infer_qlinear_matmul(const OpView& op) {
   op.require_same_dtype(3, 5);
   for (int i : {1, 4, 6})
     op.require(op.in(i).dtype.is_float(), "scales must be floating point, got {}", op.in(i).dtype);
-  return {Fact(op.in(7).dtype, matmul_shape(op, op.in(0).shape, op.in(3).shape).out)};
+  const Shape out = matmul_shape(op, op.in(0).shape, op.in(3).shape).out;
+  const auto require_fits = [&](int i, const Shape& whole) {
+    op.require(op.broadcast(whole, op.in(i).shape) == whole, "input {} of shape {} does not fit {}", i, op.in(i).shape,
+               whole);
+  };
+  for (int i : {1, 4, 6, 7}) require_fits(i, out);
+  if (!is_8bit(op.in(0).dtype) || !is_8bit(op.in(3).dtype))
+    require_fits(2, op.in(0).shape), require_fits(5, op.in(3).shape);
+  return {Fact(op.in(7).dtype, out)};
 }
 
 std::vector<ValueId> lower_qlinear_matmul(const OpView& op, Builder& b) {

@@ -247,7 +247,8 @@ std::vector<ValueId> lower_imputer(const OpView& op, Builder& b) {
   const std::vector<double> values = imputed(op);
   const double replaced =
       dtype.is_float() ? op.f("replaced_value_float") : static_cast<double>(op.i("replaced_value_int64"));
-  const ValueId with = b.constant(Tensor::from(values, {static_cast<std::int64_t>(values.size())}).cast(dtype));
+  const Shape each = values.size() == 1 ? Shape{} : Shape{static_cast<std::int64_t>(values.size())};
+  const ValueId with = b.constant(Tensor::from(values, each).cast(dtype));
   const ValueId which =
       std::isnan(replaced) ? b.op("IsNaN", {op.id(0)}) : b.op("Equal", {op.id(0), b.scalar(dtype, replaced)});
   return {b.op("Where", {which, with, op.id(0)})};

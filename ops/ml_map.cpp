@@ -158,6 +158,7 @@ constinit const OpDef op_ml_dict_vectorizer = {.name = "DictVectorizer",
                                                .domain = "ai.onnx.ml",
                                                .attributes = kDictAttributes,
                                                .dynamic_output = true,
+                                               .any_kind = true,
                                                .kernel = kernel_dict};
 
 extern const OpDef op_ml_cast_map;
@@ -165,6 +166,7 @@ constinit const OpDef op_ml_cast_map = {.name = "CastMap",
                                         .domain = "ai.onnx.ml",
                                         .attributes = kCastMapAttributes,
                                         .dynamic_output = true,
+                                        .any_kind = true,
                                         .kernel = kernel_cast_map};
 
 extern const OpDef op_ml_category_mapper;

@@ -100,7 +100,9 @@ constexpr Attribute kBernoulliAttributes[] = {{"dtype", AttrKind::integer}, {"se
 
 Facts infer_bernoulli(const OpView& op) {
   op.require(op.in(0).dtype.is_float(), "x must be floating point, got {}", op.in(0).dtype);
-  return {Fact(stated_dtype(op, op.in(0).dtype), op.in(0).shape)};
+  const DType dtype = stated_dtype(op, op.in(0).dtype);
+  op.require(dtype != DType::string && !dtype.is_complex(), "dtype must be of real numbers or bool, got {}", dtype);
+  return {Fact(dtype, op.in(0).shape)};
 }
 
 void kernel_bernoulli(KernelContext& ctx) {

@@ -239,20 +239,28 @@ constinit const OpDef op_sequence_construct = {.name = "SequenceConstruct",
                                                .kernel = kernel_construct};
 
 extern const OpDef op_sequence_insert;
-constinit const OpDef op_sequence_insert = {
-    .name = "SequenceInsert", .inputs = {2, 3}, .since = 11, .infer = infer_insert, .kernel = kernel_insert};
+constinit const OpDef op_sequence_insert = {.name = "SequenceInsert",
+                                            .inputs = {2, 3},
+                                            .since = 11,
+                                            .any_kind = true,
+                                            .infer = infer_insert,
+                                            .kernel = kernel_insert};
 
 extern const OpDef op_sequence_erase;
-constinit const OpDef op_sequence_erase = {
-    .name = "SequenceErase", .inputs = {1, 2}, .since = 11, .infer = infer_erase, .kernel = kernel_erase};
+constinit const OpDef op_sequence_erase = {.name = "SequenceErase",
+                                           .inputs = {1, 2},
+                                           .since = 11,
+                                           .any_kind = true,
+                                           .infer = infer_erase,
+                                           .kernel = kernel_erase};
 
 extern const OpDef op_sequence_at;
 constinit const OpDef op_sequence_at = {
-    .name = "SequenceAt", .inputs = 2, .since = 11, .dynamic_output = true, .kernel = kernel_at};
+    .name = "SequenceAt", .inputs = 2, .since = 11, .dynamic_output = true, .any_kind = true, .kernel = kernel_at};
 
 extern const OpDef op_sequence_length;
 constinit const OpDef op_sequence_length = {
-    .name = "SequenceLength", .since = 11, .infer = infer_length, .kernel = kernel_length};
+    .name = "SequenceLength", .since = 11, .any_kind = true, .infer = infer_length, .kernel = kernel_length};
 
 extern const OpDef op_split_to_sequence;
 constinit const OpDef op_split_to_sequence = {.name = "SplitToSequence",
@@ -267,6 +275,7 @@ constinit const OpDef op_concat_from_sequence = {.name = "ConcatFromSequence",
                                                  .attributes = kConcatAttributes,
                                                  .since = 11,
                                                  .dynamic_output = true,
+                                                 .any_kind = true,
                                                  .kernel = kernel_concat};
 
 extern const OpDef op_optional;
@@ -274,17 +283,19 @@ constinit const OpDef op_optional = {.name = "Optional",
                                      .inputs = {0, 1},
                                      .attributes = kOptionalAttributes,
                                      .since = 28,
+                                     .any_kind = true,
                                      .infer = infer_optional,
                                      .kernel = kernel_optional};
 
 extern const OpDef op_optional_get_element;
 constinit const OpDef op_optional_get_element = {
-    .name = "OptionalGetElement", .since = 28, .dynamic_output = true, .kernel = kernel_get_element};
+    .name = "OptionalGetElement", .since = 28, .dynamic_output = true, .any_kind = true, .kernel = kernel_get_element};
 
 extern const OpDef op_optional_has_element;
 constinit const OpDef op_optional_has_element = {.name = "OptionalHasElement",
                                                  .inputs = {0, 1},
                                                  .since = 28,
+                                                 .any_kind = true,
                                                  .infer = infer_has_element,
                                                  .kernel = kernel_has_element};
 

@@ -87,6 +87,7 @@ std::vector<double> numbers(const OpView& op, const std::string& name) {
   std::vector<double> values(list.begin(), list.end());
   if (const Tensor* t = op.attr_tensor(name + "_as_tensor")) {
     op.require(values.empty(), "{} and {}_as_tensor must not both be given", name, name);
+    op.require(t->dtype().is_float(), "{}_as_tensor must be of floats, got {}", name, t->dtype());
     for (std::int64_t i = 0; i < t->size(); ++i) values.push_back(t->number(i));
   }
   return values;
@@ -199,6 +200,11 @@ Packed pack_positions(const OpView& op) {
                &leaf_weights = *op.attr_tensor("leaf_weights");
   const Tensor* members = op.attr_tensor("membership_values");
   const std::size_t count = features.size();
+  op.require(modes.dtype() == DType::u8, "nodes_modes must be u8, got {}", modes.dtype());
+  for (const Tensor* t : {&splits, &leaf_weights, members}) {
+    op.require(!t || t->dtype().is_float(), "splits, weights and members must be of floats, got {}",
+               t ? t->dtype() : DType());
+  }
   require_size(op, yes, count, "nodes_truenodeids");
   require_size(op, no, count, "nodes_falsenodeids");
   require_size(op, yes_leaf, count, "nodes_trueleafs");

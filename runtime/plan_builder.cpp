@@ -178,7 +178,10 @@ class PlanBuilder {
     item.step->record.backend = "plain";
     item.step->record.kernel = std::string(node.op->name);
     item.step->record.allocates = !node.op->real_time;
-    if (!node.op->real_time) item.step->record.why_not_real_time = "runs a plain kernel, which allocates";
+    if (!node.op->real_time) {
+      item.step->record.why_not_real_time = node.op->custom ? "runs a custom operator that does not say `real_time`"
+                                                            : "runs a plain kernel, which allocates";
+    }
     for (ValueId v : node.inputs) {
       if (v == kNone) continue;
       item.values.push_back(v);

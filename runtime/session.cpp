@@ -31,6 +31,10 @@ void SessionImpl::bind_input(std::string_view name, Tensor tensor) {
 
 void SessionImpl::bind_output(std::string_view name, Tensor tensor) {
   const int index = engine->output_index(name);
+  if (tensor.dtype() == DType::string) {
+    fail(ErrorCode::invalid_argument, "output '{}': strings cannot be bound, their memory grows as they are written",
+         shown(name));
+  }
   fast_ = nullptr;
   bound_outputs[static_cast<std::size_t>(index)] = std::move(tensor);
 }

@@ -155,7 +155,7 @@ std::int32_t PlainStep::run_kernel(void* const* buffers, StepContext& context, o
       outputs[i] = out_facts_[i].layout.row_major ? Tensor::borrow(out_facts_[i].dtype, out_facts_[i].shape, places[i])
                                                   : kernel.temporary(out_facts_[i].dtype, out_facts_[i].shape);
     }
-    node_.op->kernel(kernel);
+    ops::run_kernel(kernel);
     for (std::size_t i = 0; i < outputs.size(); ++i) {
       if (!places[i] || out_facts_[i].layout.row_major) continue;
       reorder(out_facts_[i], static_cast<const std::byte*>(outputs[i].tensor().data()), places[i], false);

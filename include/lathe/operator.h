@@ -80,8 +80,8 @@ struct GraphValue {
 };
 
 /// Says a node in operators that Lathe has, or that were registered before. What is wrong (an operator that does not
-/// exist, a dtype that it does not take) ends the load with the place; the values given from then on are none, and need
-/// no check.
+/// exist, a dtype that it does not take, outputs whose shape depends on data) ends the load, or the first run of a
+/// shape where the model leaves shapes open, with the place; the values given from then on are none, and need no check.
 class LATHE_API GraphBuilder {
  public:
   /// Input i of the node; none where it is left out.
@@ -114,8 +114,9 @@ class LATHE_API GraphBuilder {
 };
 
 /// An operator that an application supplies: how its outputs look, and either a function that computes them or what it
-/// is in other operators. Its functions may be called from any thread, several at a time. An Error that they return, or
-/// an exception that they throw, ends the load or the run with the node's name in front.
+/// is in other operators. Its functions may be called from any thread, several at a time; `infer` and `lower` must not
+/// run the engine that calls them. An Error that they return, or an exception that they throw, ends the load or the run
+/// with the node's name in front.
 struct CustomOperator {
   std::string name;
   std::string domain;  ///< "com.example"; "" is ONNX's own
@@ -132,8 +133,8 @@ struct CustomOperator {
   std::vector<int> shape_inputs = {};
 
   /// Computes the outputs. Inputs that are left out are undefined, and so are outputs that nobody wants. Outputs have
-  /// the types that `infer` said, and memory to write to; without `infer` they are to be assigned. Tensors are
-  /// row-major; they hold during the call only.
+  /// the types that `infer` said, and memory to write to; without `infer` they are to be assigned, and are copied
+  /// after the call. Tensors are row-major; they hold during the call only.
   std::function<Result<void>(const OperatorNode&, std::span<const Tensor> inputs, std::span<Tensor> outputs)> run = {};
 
   /// In place of `run`: builds the node out of others and gives what stands for its outputs, which must have the types

@@ -28,7 +28,8 @@ class LATHE_API Session {
   /// the input's shape; binding again replaces it, and an undefined tensor unbinds.
   Result<void> try_bind_input(std::string_view name, Tensor tensor) noexcept;
   /// From now on runs write this output to the tensor's memory. A run whose output has another dtype or shape fails.
-  /// Bound inputs and outputs may be the same memory or apart; overlapping in part is an error.
+  /// Bound inputs and outputs may be the same memory or apart; overlapping in part is an error. Strings cannot be
+  /// bound.
   Result<void> try_bind_output(std::string_view name, Tensor tensor) noexcept;
 
   /// Compiles and allocates all that a run with the bound inputs (and PrepareOptions::shapes) needs.

@@ -146,8 +146,16 @@ std::vector<Value> evaluate_expr(const Node& node, std::span<const Value> inputs
 
 }  // namespace
 
+/// Failure where an input is no tensor and the operator takes nothing else.
+static void require_kinds(const OpView& op) {
+  for (int i = 0; i < op.inputs() && !op.op().any_kind; ++i) {
+    if (op.has(i)) op.require(op.in(i).is_tensor(), "input {} must be a tensor, got {}", i, op.in(i).to_string());
+  }
+}
+
 Facts infer_node(const Node& node, std::span<const Fact* const> inputs, std::span<const Tensor* const> values) {
   const OpView view(node, inputs, values);
+  require_kinds(view);
   Facts facts = node.op->infer(view);
   for (const Fact& f : facts) {
     if (!f.is_tensor()) continue;
@@ -175,7 +183,11 @@ std::vector<Value> evaluate_node(const Node& node, std::span<const Value> inputs
   }
   if (node.op->lower) return evaluate_lowered(node, inputs, run_loop);
   Facts facts;
-  if (!node.op->dynamic_output) facts = infer_node(node, fact_pointers, values);
+  if (node.op->dynamic_output) {
+    require_kinds(OpView(node, fact_pointers, values));
+  } else {
+    facts = infer_node(node, fact_pointers, values);
+  }
   if (node.op->expr) return evaluate_expr(node, inputs, facts, run_loop);
   if (!node.op->kernel) fail(ErrorCode::unsupported, "{}: has no plain evaluation", describe(node));
   std::vector<const Fact*> out_pointers;
@@ -188,7 +200,7 @@ std::vector<Value> evaluate_node(const Node& node, std::span<const Value> inputs
   Workers workers;
   Scratch scratch;
   KernelContext context(view, inputs, outputs, workers, scratch);
-  node.op->kernel(context);
+  run_kernel(context);
   return outputs;
 }
 

@@ -16,4 +16,15 @@ Tensor KernelContext::temporary(DType dtype, const Shape& shape) const {
   return Tensor::borrow(dtype, shape, data, std::move(bytes));
 }
 
+void run_kernel(KernelContext& context) {
+  const OpView& op = context.op();
+  try {
+    op.op().kernel(context);
+  } catch (Failure& failure) {
+    const std::string name = describe(op.node());
+    if (!failure.error.message.starts_with(name)) failure.error.message = name + ": " + failure.error.message;
+    throw;
+  }
+}
+
 }  // namespace lathe::ops

@@ -128,6 +128,9 @@ class KernelContext {
   Scratch& scratch_;
 };
 
+/// Runs the plain kernel of the context's node. A Failure that does not begin with the node's name gets it in front.
+void run_kernel(KernelContext& context);
+
 /// Calls fn with a null pointer of the C++ type of a dtype (f16 and bf16 as themselves are not among them); Failure for
 /// others.
 template <class Fn>

@@ -77,6 +77,8 @@ struct OpDef {
   std::uint32_t shape_inputs = 0;
   /// The output's shape depends on data beyond shape_inputs (NonZero): `kernel` allocates its outputs.
   bool dynamic_output = false;
+  /// Inputs may be sequences, optionals and maps; without it they are tensors, which `infer` need not check.
+  bool any_kind = false;
   /// Not a function of its inputs (random generators): never folded or merged.
   bool impure = false;
 

@@ -194,11 +194,13 @@ Tensor Tensor::cast(DType dtype) const {
 
 double Tensor::number(std::int64_t i) const {
   assert(i >= 0 && i < size());
+  if (dtype_ == DType::string || dtype_.is_complex()) return std::numeric_limits<double>::quiet_NaN();
   return std::bit_cast<double>(numeric::convert(DType::f64, dtype_, numeric::load(dtype_, data_, i)));
 }
 
 std::int64_t Tensor::integer(std::int64_t i) const {
   assert(i >= 0 && i < size());
+  if (dtype_ == DType::string || dtype_.is_complex()) return 0;
   return static_cast<std::int64_t>(numeric::convert(DType::i64, dtype_, numeric::load(dtype_, data_, i)));
 }
 

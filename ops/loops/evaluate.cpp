@@ -31,11 +31,6 @@ std::vector<int> levels_of(const Kernel& kernel) {
   return level;
 }
 
-std::uint64_t constant_bits(DType dtype, double value, std::int64_t integer) {
-  return dtype.is_float() ? numeric::float_bits(dtype, value)
-                          : numeric::truncate(dtype, static_cast<std::uint64_t>(integer));
-}
-
 /// Elements wider than the 64 bits of a value are carried as their address: they are moved, chosen and compared, never
 /// computed with.
 bool by_address(DType dtype) { return dtype == DType::string || dtype == DType::c128; }
@@ -43,6 +38,16 @@ const void* carried(std::uint64_t address) {
   return reinterpret_cast<const void*>(address);  // NOLINT(performance-no-int-to-ptr): it was one
 }
 const std::string& text(std::uint64_t address) { return *static_cast<const std::string*>(carried(address)); }
+
+/// A constant; of a type that is carried by address it is zero or the empty string.
+std::uint64_t constant_bits(DType dtype, double value, std::int64_t integer) {
+  static const std::string kEmpty;
+  static constexpr double kZero[2] = {0, 0};
+  if (dtype == DType::string) return reinterpret_cast<std::uintptr_t>(&kEmpty);
+  if (by_address(dtype)) return reinterpret_cast<std::uintptr_t>(&kZero);
+  return dtype.is_float() ? numeric::float_bits(dtype, value)
+                          : numeric::truncate(dtype, static_cast<std::uint64_t>(integer));
+}
 
 class Evaluation {
  public:

@@ -301,6 +301,24 @@ TEST(CustomOperators, WrongLoweringsAreNamed) {
           [](const OperatorNode&, GraphBuilder& b) -> Lowered { return std::vector{b.op("Shape", {b.input(0)})}; },
           ErrorCode::invalid_model),
       "LowersToAnotherType 'node': its `lower` made i64[1] for output 0, its `infer` said f32[2]");
+  for (const std::string dynamic : {"NonZero", "Compress"}) {
+    const std::string said = lowering_error(
+        "LowersTo" + dynamic,
+        [dynamic](const OperatorNode&, GraphBuilder& b) -> Lowered {
+          const GraphValue x = b.input(0);
+          const GraphValue some =
+              dynamic == "NonZero" ? b.op(dynamic, {x}) : b.op(dynamic, {x, b.op("Greater", {x, b.scalar(0, x)})});
+          return std::vector{b.op("Add", {x, b.op("ReduceSum", {b.op("Cast", {some}, {{"to", 1}})})})};
+        },
+        ErrorCode::unsupported);
+    EXPECT_EQ(said, "LowersTo" + dynamic + " 'node': `lower` uses " + dynamic +
+                        ", whose outputs depend on data: only `run` can do that");
+  }
+  EXPECT_EQ(lowering_error(
+                "LowersByNoValue",
+                [](const OperatorNode&, GraphBuilder& b) -> Lowered { return std::vector{b.scalar(1, {99999})}; },
+                ErrorCode::invalid_argument),
+            "LowersByNoValue 'node': `lower` made a constant of no tensor");
   EXPECT_EQ(
       lowering_error(
           "LowersToNothing", [](const OperatorNode&, GraphBuilder&) -> Lowered { return std::vector<GraphValue>(1); },
@@ -351,9 +369,27 @@ TEST(CustomOperators, ContradictionsAreRefused) {
   op.real_time = true;
   op.infer = {};
   EXPECT_EQ(refusal(op), "custom operator 'X': real_time needs `infer`: what makes its outputs takes memory");
+  op = named("X");
+  op.domain = "lathe";
+  EXPECT_EQ(refusal(op), "custom operator 'X': the domain 'lathe' is taken");
   op = named("Softmax");
   op.domain = "ai.onnx";
   EXPECT_EQ(refusal(op), "custom operator 'Softmax': there is one of that name in domain ''");
+}
+
+TEST(CustomOperators, OutputsOwnTheirMemoryWhateverTheFunctionAssigned) {
+  CustomOperator op = named("PassesOn");
+  op.infer = {};
+  op.run = [](const OperatorNode&, std::span<const Tensor> inputs, std::span<Tensor> outputs) -> Result<void> {
+    outputs[0] = inputs[0];
+    return {};
+  };
+  register_operator(op);
+  const Engine engine = engine_of(one_node("PassesOn", DType::f32));
+  std::vector<float> x = {1, 2};
+  const Outputs y = engine.run(Tensor::borrow(DType::f32, {2}, x.data()));
+  x = {7, 7};
+  EXPECT_EQ(y[0].tensor().view<float>()[1], 2);
 }
 
 TEST(CustomOperators, AFunctionOfTheModelWins) {

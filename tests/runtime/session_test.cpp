@@ -255,5 +255,18 @@ TEST(Session, RealTimeRunsConvolutionsInCompiledLoops) {
   EXPECT_EQ(std::memcmp(y.data(), before.data(), y.bytes()), 0);
 }
 
+TEST(Session, StringsAreNotBound) {
+  const Engine engine = engine_of({.graph = {.nodes = {{"StringConcat", {"x", "x"}, {"y"}, {}, "twice"}},
+                                             .inputs = {onnx::value("x", DType::string, {2})},
+                                             .outputs = {onnx::value("y", DType::string, {2})}}});
+  Session session = engine.session();
+  session.bind_input("x", Tensor::from<std::string>({"a", "b"}, {2}));
+  const std::string said =
+      message(session.try_bind_output("y", Tensor(DType::string, {2})), ErrorCode::invalid_argument);
+  EXPECT_EQ(said, "output 'y': strings cannot be bound, their memory grows as they are written");
+  session.run();
+  EXPECT_EQ(session.output("y").tensor().view<std::string>()[1], "bb");
+}
+
 }  // namespace
 }  // namespace lathe::tests
