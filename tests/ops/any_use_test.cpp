@@ -4,7 +4,6 @@
 
 #include <fmt/format.h>
 
-#include <cstdlib>
 #include <limits>
 
 #include "tests/fuzz/random.h"
@@ -18,6 +17,11 @@ using fuzz::Random;
 
 constexpr const char* kNode = "some node";
 constexpr std::int64_t kMostElements = 1 << 16;  ///< of an output; larger ones are only inferred
+
+/// An integer of [least, most].
+int between(Random& random, int least, int most) {
+  return least + static_cast<int>(random.below(static_cast<std::size_t>(most) - static_cast<std::size_t>(least) + 1));
+}
 
 template <class T, std::size_t N>
 const T& one_of(Random& random, const T (&list)[N]) {
@@ -198,8 +202,7 @@ Use use(Random& random, const OpDef& op) {
   const DType common = dtype(random);
   const Shape base = shape(random, random.one_in(2) ? 5 : 7);
   const int most = std::min(op.inputs.most, op.inputs.least + 4);
-  const int inputs =
-      op.inputs.least + static_cast<int>(random.below(static_cast<std::size_t>(most - op.inputs.least + 1)));
+  const int inputs = between(random, op.inputs.least, most);
   for (int i = 0; i < inputs; ++i) {
     if (i >= op.inputs.least && random.one_in(4)) {
       made.node.inputs.push_back(kNone);
@@ -217,10 +220,8 @@ Use use(Random& random, const OpDef& op) {
           tensor(random, random.one_in(4) ? dtype(random) : common, i == 0 ? base : related(random, base)));
     }
   }
-  const int outputs =
-      std::max(op.outputs.least, 1) +
-      static_cast<int>(random.below(static_cast<std::size_t>(
-          std::min(op.outputs.most, std::max(op.outputs.least, 1) + 3) - std::max(op.outputs.least, 1) + 1)));
+  const int fewest = std::max(op.outputs.least, 1);
+  const int outputs = between(random, fewest, std::min(op.outputs.most, fewest + 3));
   for (int o = 0; o < outputs; ++o) made.node.outputs.push_back(inputs + o);
   return made;
 }
@@ -276,21 +277,15 @@ Verdict verdict_of(const Use& u) {
   }
 }
 
-/// Uses of each operator; LATHE_ANY_USE sets another number.
-int rounds_per_operator() {
-  const char* stated = std::getenv("LATHE_ANY_USE");
-  return stated ? std::atoi(stated) : test::rounds(1000);
-}
-
 TEST(AnyUse, RunsOrNamesTheNode) {
-  const int rounds = rounds_per_operator();
+  constexpr int kUses = test::rounds(1000);  // of each operator
   int uses = 0, ran = 0;
   std::string never;
   for (const OpDef* op : all_operators()) {
     if (op->region != Region::none || op->domain == "lathe") continue;  // helpers take what lowerings give them
     int good = 0;
     std::string faults;
-    for (int i = 0; i < rounds; ++i, ++uses) {
+    for (int i = 0; i < kUses; ++i, ++uses) {
       Random random(static_cast<std::uint64_t>(uses));
       const Use u = use(random, *op);
       const Verdict result = verdict_of(u);

@@ -1,4 +1,5 @@
 // Operators that an application registers: those of docs/custom-operators.md, and what is refused and how.
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <atomic>
@@ -311,8 +312,9 @@ TEST(CustomOperators, WrongLoweringsAreNamed) {
           return std::vector{b.op("Add", {x, b.op("ReduceSum", {b.op("Cast", {some}, {{"to", 1}})})})};
         },
         ErrorCode::unsupported);
-    EXPECT_EQ(said, "LowersTo" + dynamic + " 'node': `lower` uses " + dynamic +
-                        ", whose outputs depend on data: only `run` can do that");
+    EXPECT_EQ(said,
+              fmt::format("LowersTo{} 'node': `lower` uses {}, whose outputs depend on data: only `run` can do that",
+                          dynamic, dynamic));
   }
   EXPECT_EQ(lowering_error(
                 "LowersByNoValue",
