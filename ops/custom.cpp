@@ -87,9 +87,7 @@ void run(KernelContext& context) {
   std::pmr::vector<Tensor> inputs(static_cast<std::size_t>(view.inputs()), context.memory());
   std::pmr::vector<Tensor> outputs(static_cast<std::size_t>(view.outputs()), context.memory());
   for (int i = 0; i < view.inputs(); ++i) {
-    if (!view.has(i)) continue;
-    inputs[static_cast<std::size_t>(i)] = context.in(i);
-    view.require(context.in(i).defined(), "input {} is no tensor", i);
+    if (view.has(i)) inputs[static_cast<std::size_t>(i)] = context.in(i);
   }
   for (int o = 0; inferred && o < view.outputs(); ++o) {
     if (view.wants(o)) outputs[static_cast<std::size_t>(o)] = context.out(o);
@@ -174,16 +172,15 @@ const OpDef* find_registered(Registry& all, std::string_view name, std::string_v
 void add(CustomOperator custom) {
   check(custom);
   if (custom.domain == "ai.onnx") custom.domain.clear();
+  const auto require_new = [&](const OpDef* found) {
+    if (!found) return;
+    fail(ErrorCode::invalid_argument, "custom operator '{}': there is one of that name in domain '{}'",
+         shown(custom.name), shown(custom.domain));
+  };
+  require_new(find_operator(custom.name, custom.domain));
   Registry& all = registry();
-  if (find_operator(custom.name, custom.domain)) {
-    fail(ErrorCode::invalid_argument, "custom operator '{}': there is one of that name in domain '{}'",
-         shown(custom.name), shown(custom.domain));
-  }
   const std::lock_guard lock(all.mutex);
-  if (find_registered(all, custom.name, custom.domain)) {
-    fail(ErrorCode::invalid_argument, "custom operator '{}': there is one of that name in domain '{}'",
-         shown(custom.name), shown(custom.domain));
-  }
+  require_new(find_registered(all, custom.name, custom.domain));  // it may have come meanwhile
   auto made = std::make_unique<Registered>();
   Registered& r = *made;
   r.custom = std::move(custom);
@@ -310,10 +307,8 @@ std::vector<GraphValue> GraphBuilder::op_with_outputs(
     for (const auto& [key, value] : attributes) {
       std::visit([&, key = key](const auto& v) { stated.set(key, v); }, value);
     }
-    const std::size_t colon = name.find("::");
-    const bool qualified = colon != std::string_view::npos;
-    const ops::OpDef* op =
-        ops::find_operator(qualified ? name.substr(colon + 2) : name, qualified ? name.substr(0, colon) : "");
+    const auto [domain, base] = ops::split_name(name);
+    const ops::OpDef* op = ops::find_operator(base, domain);
     if (name == "Constant") fail(ErrorCode::invalid_argument, "`lower` makes constants with GraphBuilder::constant");
     if (op && !ops::registered_before(op, view_->op())) {
       fail(ErrorCode::invalid_argument, "`lower` uses {}, which was not registered before", name);

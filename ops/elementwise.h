@@ -67,10 +67,9 @@ constexpr std::string_view text_of(Accepts set) {
   return "";
 }
 
-/// Failure unless input i is a tensor of the set.
+/// Failure unless input i is of the set.
 inline void require_dtype(const OpView& op, int i, Accepts set) {
   const Fact& x = op.in(i);
-  op.require(x.is_tensor(), "input {} must be a tensor, got {}", i, x.to_string());
   op.require(accepts(set, x.dtype), "input {} must be {}, got {}", i, text_of(set), x.dtype);
 }
 /// The same for every input, which must also share one dtype.

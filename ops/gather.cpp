@@ -15,8 +15,7 @@ constexpr Attribute kCompressAttributes[] = {{"axis", AttrKind::integer}};
 
 void require_indices(const OpView& op, int i) {
   const DType dtype = op.in(i).dtype;
-  op.require(op.in(i).is_tensor() && (dtype == DType::i32 || dtype == DType::i64),
-             "input {} must be i32 or i64, got {}", i, dtype);
+  op.require(dtype == DType::i32 || dtype == DType::i64, "input {} must be i32 or i64, got {}", i, dtype);
 }
 
 // ---- Gather ----

@@ -78,7 +78,7 @@ Scalar constant_of_shape_expr(const OpView& op, LoopBuilder& b, int, const Coord
 // ---- EyeLike ----
 
 Facts infer_eye_like(const OpView& op) {
-  op.require(op.in(0).is_tensor() && op.in(0).rank() == 2, "the input must have rank 2, got {}", op.in(0).to_string());
+  op.require(op.in(0).rank() == 2, "the input must have rank 2, got {}", op.in(0).to_string());
   DType dtype = op.in(0).dtype;
   if (op.has_attr("dtype")) {
     const std::int64_t code = op.i("dtype");

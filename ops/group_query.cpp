@@ -247,13 +247,17 @@ ValueId resident(Builder& b, ValueId total, ValueId capacity, ValueId window) {
   return b.sub(total, b.mul(step, b.div(b.sub(b.add(excess, step), one), step)));
 }
 
+/// Input i as a 1-D i64 value.
+ValueId longs(const OpView& op, Builder& b, int i) {
+  return b.cast(b.reshape(op.id(i), std::vector<std::int64_t>{-1}), DType::i64);
+}
+
 Rows rows_of(const OpView& op, Builder& b, ValueId q, ValueId k) {
-  const auto longs = [&](int i) { return b.cast(b.reshape(op.id(i), std::vector<std::int64_t>{-1}), DType::i64); };
   Rows r{};
-  r.total = b.add(longs(kLastKeys), b.ints({1}));
-  r.queries = op.has(kQueryLengths) ? longs(kQueryLengths) : b.op("Min", {r.total, b.shape_of(q, 2, 3)});
+  r.total = b.add(longs(op, b, kLastKeys), b.ints({1}));
+  r.queries = op.has(kQueryLengths) ? longs(op, b, kQueryLengths) : b.op("Min", {r.total, b.shape_of(q, 2, 3)});
   r.positions = b.sub(r.total, r.queries);
-  const ValueId total = longs(kTotal), past = op.has(kPastKey) ? b.shape_of(op.id(kPastKey), 2, 3) : b.ints({0});
+  const ValueId total = longs(op, b, kTotal), past = op.has(kPastKey) ? b.shape_of(op.id(kPastKey), 2, 3) : b.ints({0});
   if (op.i("sliding_window_cache") == 0) {
     r.start = b.fact(k).shape[2] == 0 ? r.total : r.positions;
     r.first_query = r.positions, r.end = r.total;
@@ -286,7 +290,7 @@ ValueId rotary_positions(const OpView& op, Builder& b, ValueId q, const Rows& ro
   }
   const ValueId stated = op.id(kPositionIds);
   if (op.has(kQueryLengths)) return stated;
-  const ValueId total = b.cast(b.reshape(op.id(kTotal), std::vector<std::int64_t>{-1}), DType::i64);
+  const ValueId total = longs(op, b, kTotal);
   const ValueId from_first = b.add(b.slice(stated, {0, 0}, {1, 1}, {0, 1}), steps);
   return b.op("Where", {b.op("Equal", {total, queries}), from_first, stated});
 }
@@ -373,7 +377,7 @@ std::vector<ValueId> lower(const OpView& op, Builder& b) {
   std::vector<ValueId> outputs = {kNone, keys, values, kNone};
   ValueId seen_keys = keys, seen_values = values;
   if (rows.dropped == kNone) {
-    const ValueId total = b.cast(b.reshape(op.id(kTotal), std::vector<std::int64_t>{-1}), DType::i64);
+    const ValueId total = longs(op, b, kTotal);
     const auto seen = [&](ValueId x) { return b.op("Slice", {x, b.ints({0}), total, b.ints({2})}); };
     seen_keys = seen(keys), seen_values = seen(values);
   } else {

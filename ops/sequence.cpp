@@ -37,10 +37,7 @@ Facts infer_empty(const OpView& op) {
 void kernel_empty(KernelContext& ctx) { ctx.set(0, Sequence()); }
 
 Facts infer_construct(const OpView& op) {
-  for (int i = 0; i < op.inputs(); ++i) {
-    op.require(op.in(i).is_tensor(), "inputs must be tensors, got {}", op.in(i).to_string());
-    op.require_same_dtype(0, i);
-  }
+  for (int i = 0; i < op.inputs(); ++i) op.require_same_dtype(0, i);
   return {sequence_of(op.in(0).dtype)};
 }
 

@@ -470,12 +470,10 @@ static_assert(std::is_sorted(std::begin(kUpgrades), std::end(kUpgrades),
 ValueId UpgradeContext::emit(const Draft& node, std::string_view op, std::vector<ValueId> inputs,
                              ops::Attributes attributes) {
   Draft added;
-  if (const std::size_t colons = op.find("::"); colons != std::string_view::npos) {
-    added.domain = op.substr(0, colons);
-    op.remove_prefix(colons + 2);
-  }
-  added.op_type = op;
-  added.name = node.name + "/" + std::string(op);
+  const auto [domain, base] = ops::split_name(op);
+  added.domain = domain;
+  added.op_type = base;
+  added.name = node.name + "/" + std::string(base);
   added.inputs = std::move(inputs);
   added.attributes = std::move(attributes);
   const ValueId result = graph().add_value(added.name);

@@ -151,8 +151,7 @@ struct CustomOperator {
 
 /// Adds an operator to those that models loaded from now on may use, in the whole process and for good. A function of
 /// the same name in a model wins over it. Thread-safe. invalid_argument: it lacks a name, has not one of `run` and
-/// `lower`, contradicts itself,
-/// or there is an operator of that name and domain already.
+/// `lower`, contradicts itself, or there is an operator of that name and domain already.
 LATHE_API Result<void> try_register_operator(CustomOperator op) noexcept;
 
 #if defined(__cpp_exceptions)

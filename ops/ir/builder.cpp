@@ -10,9 +10,7 @@ namespace lathe::ops {
 
 std::vector<ValueId> Builder::ops(std::string_view name, std::vector<ValueId> inputs, int outputs,
                                   Attributes attributes) {
-  const std::size_t colon = name.find("::");
-  const std::string_view domain = colon == std::string_view::npos ? "" : name.substr(0, colon);
-  const std::string_view base = colon == std::string_view::npos ? name : name.substr(colon + 2);
+  const auto [domain, base] = split_name(name);
   const OpDef* op = find_operator(base, domain);
   if (!op) fail(ErrorCode::unsupported, "operator {} does not exist", name);
   const NodeId id = graph_.add_node(*op, prefix_.empty() ? std::string(base) : fmt::format("{}/{}", prefix_, base),

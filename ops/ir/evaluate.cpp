@@ -144,14 +144,14 @@ std::vector<Value> evaluate_expr(const Node& node, std::span<const Value> inputs
   return outputs;
 }
 
-}  // namespace
-
 /// Failure where an input is no tensor and the operator takes nothing else.
-static void require_kinds(const OpView& op) {
+void require_kinds(const OpView& op) {
   for (int i = 0; i < op.inputs() && !op.op().any_kind; ++i) {
     if (op.has(i)) op.require(op.in(i).is_tensor(), "input {} must be a tensor, got {}", i, op.in(i).to_string());
   }
 }
+
+}  // namespace
 
 Facts infer_node(const Node& node, std::span<const Fact* const> inputs, std::span<const Tensor* const> values) {
   const OpView view(node, inputs, values);

@@ -139,18 +139,16 @@ struct LoopBuilder::State {
     } else {
       n.integer = t->integer(0);
     }
-    Inst inst;
-    inst.dtype = type;
-    if (def.is_constant() && !is_parameter(def.fact->dtype, t->number(0))) {
-      inst.op = Op::constant;
-      inst.imm = n.value, inst.imm_int = n.integer;
-    } else {
-      inst.op = Op::number;
-      inst.index = static_cast<int>(kernel.numbers.size());
-      kernel.numbers.push_back(n);
-    }
-    immediates.emplace_back(v, push(inst));
-    return immediates.back().second;
+    const bool in_code = def.is_constant() && !is_parameter(def.fact->dtype, t->number(0));
+    const Scalar made =
+        in_code ? push({.op = Op::constant, .dtype = type, .imm = n.value, .imm_int = n.integer}) : number(type, n);
+    immediates.emplace_back(v, made);
+    return made;
+  }
+
+  Scalar number(DType type, loops::Number n) {
+    kernel.numbers.push_back(n);
+    return push({.op = Op::number, .dtype = type, .index = static_cast<int>(kernel.numbers.size()) - 1});
   }
 
   /// Whether a constant is an argument of the code rather than part of it: layers that differ in scales and zero points
@@ -252,24 +250,19 @@ Scalar LoopBuilder::constant_int(DType dtype, std::int64_t value) {
 }
 
 Scalar LoopBuilder::number(DType dtype, double value) {
-  Inst inst;
-  inst.op = Op::number;
-  inst.dtype = dtype;
-  inst.index = static_cast<int>(s_.kernel.numbers.size());
   loops::Number n;
   if (dtype.is_float()) {
     n.value = value;
   } else {
     n.integer = static_cast<std::int64_t>(value);
   }
-  s_.kernel.numbers.push_back(n);
-  return s_.push(inst);
+  return s_.number(dtype, n);
 }
 
 Scalar LoopBuilder::number_int(DType dtype, std::int64_t value) {
-  const Scalar result = number(dtype, 0);
-  s_.kernel.numbers.back().integer = value;
-  return result;
+  loops::Number n;
+  n.integer = value;
+  return s_.number(dtype, n);
 }
 
 Scalar LoopBuilder::coordinate(const Coord& c) {

@@ -60,6 +60,12 @@ std::string bounds(const Arity& arity) {
 
 }  // namespace
 
+OperatorName split_name(std::string_view name) {
+  const std::size_t colons = name.find("::");
+  if (colons == std::string_view::npos) return {"", name};
+  return {name.substr(0, colons), name.substr(colons + 2)};
+}
+
 const OpDef* find_operator(std::string_view name, std::string_view domain) {
   static const auto* const kTable = [] {
     auto* table = new std::unordered_map<Key, const OpDef*, KeyHash>();

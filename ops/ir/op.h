@@ -116,6 +116,12 @@ std::span<const OpDef* const> all_operators();
 /// The operator of that name and domain ("ai.onnx" is ""), Lathe's own or registered; or null.
 const OpDef* find_operator(std::string_view name, std::string_view domain = "");
 
+/// What "domain::Op" or "Op" (of ONNX's default domain) names.
+struct OperatorName {
+  std::string_view domain, base;
+};
+OperatorName split_name(std::string_view name);
+
 /// The operator that an application registered under that name and domain, or null.
 const OpDef* find_custom_operator(std::string_view name, std::string_view domain);
 

@@ -4,6 +4,7 @@
 
 #include <fmt/format.h>
 
+#include <cstring>
 #include <limits>
 
 #include "tests/fuzz/random.h"
@@ -306,8 +307,13 @@ TEST(AnyUse, PaddingOfWideElements) {
   const Tensor y = run("CenterCropPad", {texts({"a"}, {1}), longs({3})});
   EXPECT_EQ(y.view<std::string>()[0], "");
   EXPECT_EQ(y.view<std::string>()[1], "a");
-  const Tensor z = run("CenterCropPad", {Tensor(DType::c128, {1}), longs({3})});
-  EXPECT_EQ(z.shape(), Shape{3});
+  const double x[] = {1, 2};
+  Tensor complex(DType::c128, {1});
+  std::memcpy(complex.mutable_data(), x, sizeof(x));
+  const Tensor z = run("CenterCropPad", {complex, longs({3})});
+  ASSERT_EQ(z.shape(), Shape{3});
+  const auto* parts = static_cast<const double*>(z.data());
+  EXPECT_EQ(std::vector<double>(parts, parts + 6), (std::vector<double>{0, 0, 1, 2, 0, 0}));
 }
 
 TEST(AnyUse, WrongKindsAndDtypesAreNamed) {

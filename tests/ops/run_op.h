@@ -14,9 +14,8 @@ namespace lathe::ops {
 /// The outputs of operator `name` ("Op" or "domain::Op"); undefined tensors are inputs left out.
 inline std::vector<Value> run_op(std::string_view name, const std::vector<Tensor>& inputs, Attributes attributes = {},
                                  int outputs = 1) {
-  const std::size_t colon = name.find("::");
-  const bool has_domain = colon != std::string_view::npos;
-  const OpDef* op = find_operator(has_domain ? name.substr(colon + 2) : name, has_domain ? name.substr(0, colon) : "");
+  const auto [domain, base] = split_name(name);
+  const OpDef* op = find_operator(base, domain);
   if (!op) fail(ErrorCode::unsupported, "operator {} does not exist", name);
   Node node;
   node.op = op;
