@@ -365,7 +365,7 @@ class QuantizedRecurrence {
     const QuantizedRow quantized{values_.data(), magnitudes_.data()};
     for (std::int64_t row = 0; row < rows; ++row) {
       const std::int32_t total = quantize_row(x + row * hidden_, hidden_, scale, zero, quantized);
-      integer_vecmat(quantized, weights_, groups_, columns_, has_lowest_, products_.data());
+      integer_vecmat(quantized, weights_, groups_, columns_, sums_, has_lowest_, products_.data());
       add_dequantized(products_.data(), zero_point, sums_, zeros_.data(),
                       total - static_cast<std::int32_t>(hidden_) * zero_point, scale, scales_.data(), columns_,
                       y + row * y_stride);

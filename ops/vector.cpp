@@ -142,18 +142,44 @@ __attribute__((target("avx2"))) void integer_block_wide_avx2(const std::int8_t* 
   std::memcpy(partial, sums, sizeof(sums));
   for (std::int64_t c = 0; c < kIntegerBlock; ++c) y[c] = partial[2 * c] + partial[2 * c + 1];
 }
+
+/// A whole block of any values: the elements of x are made u8 by adding 128, and Σ x · w is Σ (x + 128) · w - 128 · Σ
+/// w.
+__attribute__((target("avx512f,avx512vnni"))) void integer_block_vnni(const std::int8_t* x, const std::int8_t* block,
+                                                                      std::int64_t groups, const std::int32_t* sums,
+                                                                      std::int32_t* y) {
+  constexpr std::int64_t kApart = 4;  // groups that are summed apart, so that no sum waits for the one before it
+  __m512i s[kApart][2] = {};
+  const auto add = [&](std::int64_t g, __m512i * sum) __attribute__((target("avx512f,avx512vnni"), always_inline)) {
+    const __m512i factors = _mm512_set1_epi32(read<std::int32_t>(x + 4 * g) ^ static_cast<std::int32_t>(0x80808080U));
+    sum[0] = _mm512_dpbusd_epi32(sum[0], factors, _mm512_loadu_si512(block + g * kIntegerBlock * 4));
+    sum[1] = _mm512_dpbusd_epi32(sum[1], factors, _mm512_loadu_si512(block + g * kIntegerBlock * 4 + 64));
+  };
+  std::int64_t g = 0;
+  for (; g + kApart <= groups; g += kApart) {
+#pragma GCC unroll 4
+    for (std::int64_t a = 0; a < kApart; ++a) add(g + a, s[a]);
+  }
+  for (; g < groups; ++g) add(g, s[0]);
+  for (int v = 0; v < 2; ++v) {
+    const __m512i sum = _mm512_add_epi32(_mm512_add_epi32(s[0][v], s[1][v]), _mm512_add_epi32(s[2][v], s[3][v]));
+    const __m512i excess = _mm512_mullo_epi32(_mm512_loadu_si512(sums + v * 16), _mm512_set1_epi32(128));
+    _mm512_storeu_si512(y + v * 16, _mm512_sub_epi32(sum, excess));
+  }
+}
 #endif
 
 }  // namespace
 
 void integer_vecmat(QuantizedRow x, const std::int8_t* matrix, std::int64_t groups, std::int64_t columns,
-                    bool has_lowest, std::int32_t* y) {
+                    const std::int32_t* sums, bool has_lowest, std::int32_t* y, IntegerLevel level) {
   std::int64_t c = 0;
 #if defined(__x86_64__)
-  static const bool kAvx2 = __builtin_cpu_supports("avx2") != 0;
-  for (; kAvx2 && c + kIntegerBlock <= columns; c += kIntegerBlock) {
+  for (; level != IntegerLevel::plain && c + kIntegerBlock <= columns; c += kIntegerBlock) {
     const std::int8_t* block = matrix + c * groups * 4;
-    if (has_lowest) {
+    if (level == IntegerLevel::avx512_vnni) {
+      integer_block_vnni(x.values, block, groups, sums + c, y + c);
+    } else if (has_lowest) {
       integer_block_wide_avx2(x.values, block, groups, y + c);
     } else {
       integer_block_avx2(x, block, groups, y + c);
@@ -162,144 +188,6 @@ void integer_vecmat(QuantizedRow x, const std::int8_t* matrix, std::int64_t grou
 #endif
   for (; c < columns; c += kIntegerBlock) {
     integer_block(x.values, matrix + c * groups * 4, groups, std::min(kIntegerBlock, columns - c), y + c);
-  }
-}
-
-void pack_matrix(const std::uint8_t* matrix, std::uint8_t flip, std::int64_t k, std::int64_t n, std::int8_t* packed) {
-  std::fill_n(packed, packed_bytes(k, n), std::int8_t{0});
-  const std::int64_t groups = (k + 3) / 4;
-  for (std::int64_t r = 0; r < k; ++r) {
-    for (std::int64_t c = 0; c < n; ++c) {
-      const std::int64_t place =
-          ((c / kPackedColumns * groups + r / 4) * kPackedColumns + c % kPackedColumns) * 4 + r % 4;
-      packed[place] = static_cast<std::int8_t>(matrix[r * n + c] ^ flip);
-    }
-  }
-}
-
-namespace {
-
-constexpr std::int64_t kPackedDepth = 1024;  // elements of a row in 16 bits at a time
-constexpr int kTileRows = 4;
-
-LATHE_INLINE std::int32_t wrapped_sum(std::int32_t a, std::int32_t b) {
-  return static_cast<std::int32_t>(static_cast<std::uint32_t>(a) + static_cast<std::uint32_t>(b));
-}
-
-/// x[i] - zero in 16 bits, filled up with zeros to a whole group; returns their sum.
-LATHE_CLONES std::int32_t widen_row(const std::uint8_t* x, bool is_signed, std::int32_t zero, std::int64_t count,
-                                    std::int16_t* wide) {
-  std::int32_t total = 0;
-  const std::int32_t flip = is_signed ? 0x80 : 0;
-  const std::int32_t shift = zero + flip;  // a signed byte is its bits with the highest one flipped, less 128
-  for (std::int64_t i = 0; i < count; ++i) {
-    const std::int32_t value = (x[i] ^ flip) - shift;
-    wide[i] = static_cast<std::int16_t>(value);
-    total += value;
-  }
-  for (std::int64_t i = count; i % 4 != 0; ++i) wide[i] = 0;
-  return total;
-}
-
-/// sums[r][c] = Σ over the groups, for one block of columns.
-template <int kRows>
-void integer_tile(const std::int16_t* x, const std::int8_t* block, std::int64_t groups,
-                  std::int32_t (*sums)[kPackedColumns]) {
-  for (int r = 0; r < kRows; ++r) std::fill_n(sums[r], kPackedColumns, 0);
-  for (std::int64_t g = 0; g < groups; ++g, block += kPackedColumns * 4) {
-    for (int r = 0; r < kRows; ++r) {
-      for (std::int64_t c = 0; c < kPackedColumns; ++c) {
-        for (int i = 0; i < 4; ++i)
-          sums[r][c] = wrapped_sum(sums[r][c], x[r * kPackedDepth + 4 * g + i] * block[4 * c + i]);
-      }
-    }
-  }
-}
-
-#if defined(__x86_64__)
-/// Two partial sums per column; a product of 16 bits by 8, and a pair of them, fits 32.
-template <int kRows>
-__attribute__((target("avx2"))) void integer_tile_avx2(const std::int16_t* x, const std::int8_t* block,
-                                                       std::int64_t groups, std::int32_t (*sums)[kPackedColumns]) {
-  static_assert(kRows <= kTileRows);
-  // Single variables, because the compiler keeps an array of them in memory.
-  __m256i a0{}, a1{}, a2{}, a3{}, b0{}, b1{}, b2{}, b3{};
-  const auto row = [&](int r, __m256i w0, __m256i w1, __m256i& a, __m256i& b) __attribute__((target("avx2"))) {
-    const __m256i factors = _mm256_set1_epi64x(read<std::int64_t>(x + r * kPackedDepth));
-    a = _mm256_add_epi32(a, _mm256_madd_epi16(w0, factors));
-    b = _mm256_add_epi32(b, _mm256_madd_epi16(w1, factors));
-  };
-  for (std::int64_t g = 0; g < groups; ++g, block += kPackedColumns * 4, x += 4) {
-    const __m256i w0 = _mm256_cvtepi8_epi16(_mm_loadu_si128(reinterpret_cast<const __m128i*>(block)));
-    const __m256i w1 = _mm256_cvtepi8_epi16(_mm_loadu_si128(reinterpret_cast<const __m128i*>(block + 16)));
-    row(0, w0, w1, a0, b0);
-    if constexpr (kRows > 1) row(1, w0, w1, a1, b1);
-    if constexpr (kRows > 2) row(2, w0, w1, a2, b2);
-    if constexpr (kRows > 3) row(3, w0, w1, a3, b3);
-  }
-  const auto finish = [&](int r, __m256i a, __m256i b) __attribute__((target("avx2"))) {
-    const __m256i pairs = _mm256_hadd_epi32(a, b);  // of columns 0 1 4 5 2 3 6 7
-    const __m256i ordered = _mm256_permute4x64_epi64(pairs, 0b11011000);
-    std::memcpy(sums[r], &ordered, sizeof(ordered));
-  };
-  finish(0, a0, b0);
-  if constexpr (kRows > 1) finish(1, a1, b1);
-  if constexpr (kRows > 2) finish(2, a2, b2);
-  if constexpr (kRows > 3) finish(3, a3, b3);
-}
-#endif
-
-using Tile = void (*)(const std::int16_t*, const std::int8_t*, std::int64_t, std::int32_t (*)[kPackedColumns]);
-
-/// The tile of 1 to kTileRows rows.
-Tile tile_of(std::int64_t rows) {
-#if defined(__x86_64__)
-  static const bool kAvx2 = __builtin_cpu_supports("avx2") != 0;
-  constexpr Tile kFast[] = {integer_tile_avx2<1>, integer_tile_avx2<2>, integer_tile_avx2<3>, integer_tile_avx2<4>};
-  if (kAvx2) return kFast[rows - 1];
-#endif
-  constexpr Tile kPlain[] = {integer_tile<1>, integer_tile<2>, integer_tile<3>, integer_tile<4>};
-  return kPlain[rows - 1];
-}
-
-}  // namespace
-
-void integer_matmul(const IntegerRows& x, std::int64_t row, std::int64_t count, const std::int8_t* packed,
-                    const std::int32_t* zeros, std::int64_t n, std::int64_t first, std::int64_t last, std::int32_t* y) {
-  alignas(32) std::int16_t wide[kPackedRows * kPackedDepth];
-  std::int32_t totals[kPackedRows] = {};
-  const std::int64_t block_bytes = (x.k + 3) / 4 * 4 * kPackedColumns;
-  std::int64_t depth = 0;
-  do {
-    const std::int64_t part = std::min(kPackedDepth, x.k - depth);
-    for (std::int64_t r = 0; r < count; ++r) {
-      totals[r] += widen_row(x.data + (row + r) * x.k + depth, x.is_signed, x.zero, part, wide + r * kPackedDepth);
-    }
-    for (std::int64_t b = first; b < last; ++b) {
-      const std::int8_t* block = packed + b * block_bytes + depth * kPackedColumns;
-      const std::int64_t column = b * kPackedColumns;
-      const std::int64_t width = std::min(kPackedColumns, n - column);
-      for (std::int64_t r = 0; r < count; r += kTileRows) {
-        const std::int64_t rows = std::min<std::int64_t>(kTileRows, count - r);
-        std::int32_t sums[kTileRows][kPackedColumns];
-        tile_of(rows)(wide + r * kPackedDepth, block, (part + 3) / 4, sums);
-        for (std::int64_t i = 0; i < rows; ++i) {
-          std::int32_t* out = y + (row + r + i) * n + column;
-          if (depth == 0) {
-            std::copy_n(sums[i], width, out);
-          } else {
-            for (std::int64_t c = 0; c < width; ++c) out[c] = wrapped_sum(out[c], sums[i][c]);
-          }
-        }
-      }
-    }
-    depth += part;
-  } while (depth < x.k);
-  if (zeros == nullptr) return;
-  for (std::int64_t r = 0; r < count; ++r) {
-    for (std::int64_t c = first * kPackedColumns; c < std::min(n, last * kPackedColumns); ++c)
-      y[(row + r) * n + c] =
-          wrapped_sum(y[(row + r) * n + c], static_cast<std::int32_t>(-std::int64_t{zeros[c]} * totals[r]));
   }
 }
 

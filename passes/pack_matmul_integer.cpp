@@ -40,9 +40,9 @@ std::size_t pack_matmul_integer(ops::Graph& graph, Context&) {
     const ValueId y = node.outputs[0];
     ops::Patch patch(graph, node.name.empty() ? "MatMulInteger" : node.name);
     ops::Builder& b = patch.build();
-    const std::vector<ValueId> packed = b.ops("lathe::PackMatrix", {w, zw}, 2);
-    patch.replace(
-        y, b.op("lathe::PackedMatMul", {a, packed[0], za, symmetric ? kNone : packed[1]}, {{"columns", columns}}));
+    const std::vector<ValueId> packed = b.ops("lathe::PackMatrix", {w, zw}, 3);
+    patch.replace(y, b.op("lathe::PackedMatMul", {a, packed[0], packed[1], za, symmetric ? kNone : packed[2]},
+                          {{"columns", columns}}));
     patch.apply();
     graph.remove_node(id);
     ++changes;

@@ -71,9 +71,10 @@ TEST(PackedMatMul, EqualsMatMulInteger) {
         const Tensor a = bytes(shape, da, 1), b = bytes({shape.back(), columns}, db, 2);
         for (const Tensor& zero : {Tensor(), bytes({}, db, 5), bytes({columns}, db, 3)}) {
           const Tensor zero_a = bytes({}, da, zero.defined() ? 7 : 0);
-          const std::vector<Value> packed = run_op("lathe::PackMatrix", {b, zero}, {}, 2);
+          const std::vector<Value> packed = run_op("lathe::PackMatrix", {b, zero}, {}, 3);
           const Tensor y =
-              run("lathe::PackedMatMul", {a, packed[0].tensor(), zero_a, packed[1].tensor()}, {{"columns", columns}});
+              run("lathe::PackedMatMul", {a, packed[0].tensor(), packed[1].tensor(), zero_a, packed[2].tensor()},
+                  {{"columns", columns}});
           const Tensor expected = run("MatMulInteger", {a, b, zero_a, zero});
           ASSERT_EQ(y.shape(), expected.shape());
           for (std::int64_t i = 0; i < y.size(); ++i)

@@ -93,6 +93,15 @@ TEST(VectorMath, DenseProductsEqualPlainOnes) {
   }
 }
 
+/// Every level that this processor has.
+std::vector<IntegerLevel> integer_levels() {
+  std::vector<IntegerLevel> levels;
+  for (const IntegerLevel level : {IntegerLevel::plain, IntegerLevel::avx2, IntegerLevel::avx512_vnni}) {
+    if (level <= integer_level()) levels.push_back(level);
+  }
+  return levels;
+}
+
 TEST(VectorMath, IntegerProductsAreExactOverTheWholeRange) {
   std::mt19937 random(2);
   for (int least : {-128, -127}) {
@@ -105,18 +114,60 @@ TEST(VectorMath, IntegerProductsAreExactOverTheWholeRange) {
       for (std::int8_t& v : x)
         magnitudes.push_back(static_cast<std::uint8_t>(std::abs(static_cast<int>(v = draw(-128)))));
       for (std::int8_t& v : matrix) v = draw(least);
-      std::vector<std::int32_t> y(static_cast<std::size_t>(columns));
-      integer_vecmat({x.data(), magnitudes.data()}, matrix.data(), kGroups, columns, least == -128, y.data());
+      std::vector<std::int32_t> expected(static_cast<std::size_t>(columns)), sums(expected), y(expected);
       for_blocks(columns, kIntegerBlock, [&](std::int64_t first, std::int64_t width) {
         for (std::int64_t c = 0; c < width; ++c) {
-          std::int32_t sum = 0;
           for (std::int64_t i = 0; i < kGroups * 4; ++i) {
-            sum += x[static_cast<std::size_t>(i)] *
-                   matrix[static_cast<std::size_t>((first * kGroups + i / 4 * width + c) * 4 + i % 4)];
+            const auto at = static_cast<std::size_t>((first * kGroups + i / 4 * width + c) * 4 + i % 4);
+            expected[static_cast<std::size_t>(first + c)] += x[static_cast<std::size_t>(i)] * matrix[at];
+            sums[static_cast<std::size_t>(first + c)] += matrix[at];
           }
-          EXPECT_EQ(y[static_cast<std::size_t>(first + c)], sum);
         }
       });
+      for (const IntegerLevel level : integer_levels()) {
+        integer_vecmat({x.data(), magnitudes.data()}, matrix.data(), kGroups, columns, sums.data(), least == -128,
+                       y.data(), level);
+        EXPECT_EQ(y, expected) << "level " << static_cast<int>(level) << ", " << columns << " columns";
+      }
+    }
+  }
+}
+
+TEST(VectorMath, PackedProductsAreExactAtEveryLevel) {
+  std::mt19937 random(3);
+  std::uniform_int_distribution<int> byte(0, 255), extreme(0, 3);
+  const auto fill = [&](std::vector<std::uint8_t>& v) {
+    for (std::uint8_t& b : v)
+      b = static_cast<std::uint8_t>(extreme(random) == 0 ? 0x7f + extreme(random) : byte(random));
+  };
+  for (const std::int64_t k : {0, 1, 3, 4, 7, 16, 33, 2047, 4100}) {
+    for (const std::int64_t n : {1, 15, 16, 17, 40}) {
+      std::vector<std::uint8_t> matrix(static_cast<std::size_t>(k * n)), x(static_cast<std::size_t>(kPackedRows * k));
+      fill(matrix);
+      fill(x);
+      std::vector<std::int8_t> packed(static_cast<std::size_t>(packed_bytes(k, n)));
+      std::vector<std::int32_t> sums(static_cast<std::size_t>(n)), zeros(sums);
+      pack_matrix(matrix.data(), 0, k, n, packed.data(), sums.data());
+      for (std::int32_t& zero : zeros) zero = byte(random) - 128;
+      for (std::int64_t rows = 1; rows <= kPackedRows; ++rows) {
+        const bool is_signed = rows % 2 == 0, has_zeros = rows % 3 != 0;
+        const IntegerRows given{x.data(), is_signed, is_signed ? -128 : 255, rows, k};
+        std::vector<std::int32_t> expected(static_cast<std::size_t>(rows * n)), y(expected);
+        for (std::int64_t i = 0; i < rows * n; ++i) {
+          for (std::int64_t j = 0; j < k; ++j) {
+            const std::uint8_t b = x[static_cast<std::size_t>(i / n * k + j)];
+            const int element = (is_signed ? static_cast<std::int8_t>(b) : b) - given.zero;
+            const auto weight = static_cast<std::int8_t>(matrix[static_cast<std::size_t>(j * n + i % n)]);
+            expected[static_cast<std::size_t>(i)] +=
+                element * (weight - (has_zeros ? zeros[static_cast<std::size_t>(i % n)] : 0));
+          }
+        }
+        for (const IntegerLevel level : integer_levels()) {
+          integer_matmul(given, 0, rows, {packed.data(), sums.data(), has_zeros ? zeros.data() : nullptr, n}, 0,
+                         (n + kPackedColumns - 1) / kPackedColumns, y.data(), level);
+          ASSERT_EQ(y, expected) << "level " << static_cast<int>(level) << ", " << rows << "x" << k << "x" << n;
+        }
+      }
     }
   }
 }

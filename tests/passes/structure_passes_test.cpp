@@ -42,7 +42,7 @@ TEST(PackMatMulInteger, ConstantWeightsArePackedWithTheirZeroPoints) {
     const PassResult r = expect_same_results(pack_matmul_integer, quantized_product(c.weights, c.zero));
     EXPECT_EQ(r.operators(), "QuantizeLinear PackMatrix PackedMatMul");
     const ops::Node& product = r.graph.node(r.graph.order().back());
-    EXPECT_EQ(product.inputs.size() > 3 && product.inputs[3] != ops::kNone, c.corrected) << c.weights << c.zero;
+    EXPECT_EQ(product.inputs.size() > 4 && product.inputs[4] != ops::kNone, c.corrected) << c.weights << c.zero;
   }
 }
 

@@ -264,7 +264,8 @@ TEST(OneDnnMatMul, FewRowsAreCutOverColumns) {
     spec.constant_b = true;
     spec.bias = true;
     spec.post_ops = {{.kind = Kind::relu}};
-    check_matmul<float, float, float>(spec);
+    // With AVX-512 oneDNN wants 64 or 128 columns plain where few rows are multiplied: then rows are cut, if there are.
+    check_matmul<float, float, float>(spec, /*cuts=*/rows != 2);
   }
 }
 
@@ -274,9 +275,10 @@ TEST(OneDnnMatMul, TransposedOperands) {
       MatMulSpec spec = matmul_f32({40, 30}, {30, 50}, {40, 50});
       if (ta) spec.a = transposed(DType::f32, {40, 30});
       if (tb) spec.b = transposed(DType::f32, {30, 50});
-      check_matmul<float, float, float>(spec);
+      // The rows of a part of a transposed matrix lie apart, which not all of oneDNN's implementations take.
+      check_matmul<float, float, float>(spec, !ta);
       spec.constant_b = true;
-      check_matmul<float, float, float>(spec);
+      check_matmul<float, float, float>(spec, !ta);
     }
   }
 }
