@@ -352,6 +352,7 @@ constinit const OpDef op_conv_transpose = {.name = "ConvTranspose",
                                            .since = 22,
                                            .infer = infer_conv_transpose,
                                            .kernel = kernel_conv_transpose,
-                                           .real_time = true};
+                                           .real_time = true,
+                                           .contraction = true};
 
 }  // namespace lathe::ops

@@ -149,7 +149,7 @@ class Fuser {
     Candidate c;
     c.group.nodes = views_of(id);
     c.group.nodes.push_back(id);
-    c.contraction = k == Kind::contraction;
+    c.contraction = graph_.node(id).op->contraction;
     c.reduction = k == Kind::reduction;
     c.plain = k == Kind::plain;
     if (c.plain) c.group.nodes = {id};
@@ -189,7 +189,7 @@ class Fuser {
   /// Adds `id` to group `g` where the two can share a loop nest.
   bool join(NodeId id, Kind k, int g, const std::vector<int>& from) {
     Candidate& target = groups_[static_cast<std::size_t>(g)];
-    if (target.plain || graph_.node(id).outputs.size() != 1) return false;
+    if ((target.plain && !target.contraction) || graph_.node(id).outputs.size() != 1) return false;
     for (int other : from) {
       if (other != g && depends(other, g)) return false;
     }
@@ -310,6 +310,7 @@ class Fuser {
   [[nodiscard]] bool buildable(Candidate& c, NodeId last) const {
     sort_nodes(c.group.nodes);
     Group trial = c.group;
+    std::erase_if(trial.nodes, [&](NodeId n) { return kind(n) == Kind::plain; });  // a transposed convolution
     trial.outputs = outputs_of(c);
     const ValueId newest = graph_.node(last).outputs.front();
     if (std::find(trial.outputs.begin(), trial.outputs.end(), newest) == trial.outputs.end())
@@ -361,7 +362,7 @@ class Fuser {
     for (std::size_t g = 0; g < groups_.size(); ++g) {
       if (groups_[g].dead) continue;
       for (ValueId out : groups_[g].group.outputs) maker[static_cast<std::size_t>(out)] = static_cast<int>(g);
-      if (groups_[g].plain) {
+      if (groups_[g].plain && groups_[g].group.nodes.size() == 1) {
         for (ValueId out : graph_.node(groups_[g].group.nodes.back()).outputs) {
           if (out != kNone) maker[static_cast<std::size_t>(out)] = static_cast<int>(g);
         }

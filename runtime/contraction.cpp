@@ -100,7 +100,7 @@ class Maker {
   Maker(const Graph& graph, const Group& group, const BuildOptions& options, bool tensors)
       : graph_(graph), group_(group), options_(options), tensors_(tensors) {
     for (NodeId n : group.nodes) {
-      if (graph.node(n).op->contraction || graph.node(n).op->name == "ConvTranspose") {
+      if (graph.node(n).op->contraction) {
         if (main_ != kNone) throw Declined{"two contractions in one kernel"};
         main_ = n;
       }

@@ -82,28 +82,38 @@ class PlanBuilder {
     // First of all: oneDNN takes seconds to make a primitive for a result that no memory could hold.
     const ops::OnBehalfOf name(node);
     for (ValueId v : group.outputs) options_.memory->require(Tensor::byte_size(fact(v).dtype, fact(v).shape));
+    std::vector<tools::Decline> declines;
+    const NodeId contraction = find_contraction(group);
     if (!node.op->expr) {
-      add_plain(last);
+      if (contraction != kNone && !empty_result(group) && offer_to_onednn(group, declines)) return;
+      add_plain(last, std::move(declines));
       return;
     }
     if (empty_result(group)) return;
     if (alias_view(group)) return;
-    std::vector<tools::Decline> declines;
-    const NodeId contraction = find_contraction(group);
-    if (contraction != kNone) {
-      if (options_.onednn && !options_.real_time) {
-        ContractionStep made = make_contraction(graph_, group, options_);
-        if (made.step) {
-          add_contraction(group, std::move(made));
-          return;
-        }
-        declines.push_back({"onednn", made.declined});
-      } else {
-        declines.push_back(
-            {"onednn", options_.onednn ? "its calls allocate, and this runs in real time" : "switched off"});
-      }
+    if (contraction != kNone && offer_to_onednn(group, declines)) return;
+    if (contraction != kNone && !graph_.node(contraction).op->expr) {
+      add_plain(contraction, std::move(declines));
+      add_rest(group, {contraction}, {});
+      return;
     }
     add_loop(group, std::move(declines));
+  }
+
+  /// Whether oneDNN takes a contraction and what it can of the nodes behind it; else the reason is among `declines`.
+  bool offer_to_onednn(const Group& group, std::vector<tools::Decline>& declines) {
+    if (!options_.onednn || options_.real_time) {
+      declines.push_back(
+          {"onednn", options_.onednn ? "its calls allocate, and this runs in real time" : "switched off"});
+      return false;
+    }
+    ContractionStep made = make_contraction(graph_, group, options_);
+    if (!made.step) {
+      declines.push_back({"onednn", made.declined});
+      return false;
+    }
+    add_contraction(group, std::move(made));
+    return true;
   }
 
   /// A view whose result lies in memory just as it should (Squeeze, Unsqueeze) needs no copy.
@@ -144,7 +154,7 @@ class PlanBuilder {
     for (ValueId v : outputs) record.outputs.push_back(fact(v).to_string());
   }
 
-  void add_plain(NodeId id) {
+  void add_plain(NodeId id, std::vector<tools::Decline> declines) {
     const ops::Node& node = graph_.node(id);
     const bool same_memory = (node.op->name == "Reshape" || node.op->name == "Identity") && node.op->domain.empty();
     if (same_memory && fact(node.inputs[0]).layout.row_major) {
@@ -154,20 +164,6 @@ class PlanBuilder {
     if (node.op->name == "Concat" && node.op->domain.empty()) {
       add_concat(id);
       return;
-    }
-    std::vector<tools::Decline> declines;
-    if (node.op->name == "ConvTranspose" && options_.onednn && !options_.real_time &&
-        fact(node.outputs[0]).shape.elements() > 0) {
-      Group group;
-      group.nodes = {id};
-      group.outputs = {node.outputs[0]};
-      group.domain = node.outputs[0];
-      ContractionStep made = make_contraction(graph_, group, options_);
-      if (made.step) {
-        add_contraction(group, std::move(made));
-        return;
-      }
-      declines.push_back({"onednn", made.declined});
     }
     if (!options_.plain)
       fail(ErrorCode::unsupported, "the backend 'plain' is switched off, and {} needs it", ops::describe(node));
@@ -252,6 +248,8 @@ class PlanBuilder {
     for (NodeId n : group.nodes) {
       if (std::find(made.rest.begin(), made.rest.end(), n) == made.rest.end()) mine.push_back(n);
     }
+    std::vector<NodeId> run = mine;
+    std::erase_if(run, [&](NodeId n) { return graph_.node(n).op->is_view; });  // the others may read through them too
     describe(item.step ? item.step->record : made.step->record, mine, {made.writes});
     item.step = std::move(made.step);
     item.values = made.reads;
@@ -260,17 +258,20 @@ class PlanBuilder {
     item.written.push_back(true);
     if (made.packed) plan_->keep.push_back(std::move(made.packed));
     items_.push_back(std::move(item));
-    if (made.rest.empty()) return;
+    if (!made.rest.empty()) add_rest(group, run, {{"onednn", "not among its post-ops"}});
+  }
+
+  /// What remains of a group when `run` of its nodes run on their own, as one loop.
+  void add_rest(const Group& group, const std::vector<NodeId>& run, std::vector<tools::Decline> declines) {
     Group rest;
     for (NodeId n : group.nodes) {
-      const bool is_rest = std::find(made.rest.begin(), made.rest.end(), n) != made.rest.end();
-      if (is_rest || graph_.node(n).op->is_view) rest.nodes.push_back(n);
+      if (std::find(run.begin(), run.end(), n) == run.end()) rest.nodes.push_back(n);
     }
     for (ValueId v : group.outputs) {
-      if (v != made.writes) rest.outputs.push_back(v);
+      if (std::find(run.begin(), run.end(), graph_.value(v).producer) == run.end()) rest.outputs.push_back(v);
     }
     rest.domain = rest.outputs.front();
-    add_loop(rest, {{"onednn", "not among its post-ops"}});
+    add_loop(rest, std::move(declines));
   }
 
   void add_loop(const Group& group, std::vector<tools::Decline> declines) {

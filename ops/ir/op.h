@@ -105,6 +105,7 @@ struct OpDef {
   /// For expr operators that reduce: the axes of input 0 that they reduce, ascending. Null: no reduction.
   /// Contractions give their reduced loop extents through LoopBuilder instead and set `contraction`.
   std::vector<int> (*reduced_axes)(const OpView&) = nullptr;
+  /// Whether it sums products. One without `expr` (ConvTranspose) takes an epilogue where a library runs it.
   bool contraction = false;
   /// What an application registered; null for Lathe's own.
   const CustomOperator* custom = nullptr;

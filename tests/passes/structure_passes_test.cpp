@@ -149,6 +149,18 @@ TEST(GraphFuse, AContractionTakesBiasAndActivation) {
             "Add MatMul Relu");
 }
 
+TEST(GraphFuse, ATransposedConvolutionTakesAnEpilogueButNoPrologue) {
+  const std::string text = R"(graph g(%x: f32[1,2,4,4], %w: f32[2,3,2,2], %r: f32[1,3,5,5]) {
+  %a = Neg(%x) @a
+  %c = ConvTranspose(%a, %w) @c
+  %s = Add(%c, %r) @s
+  %y = Relu(%s) @y
+  return %y
+})";
+  EXPECT_EQ(groups_of(text), "Neg | Add ConvTranspose Relu");
+  EXPECT_EQ(groups_of(text, false), "Neg | ConvTranspose | Add | Relu");
+}
+
 TEST(GraphFuse, ViewsCostNoKernel) {
   const std::string groups = groups_of(R"(graph g(%x: f32[4,5], %z: f32[5,4]) {
   %t = Transpose(%x) @t

@@ -42,6 +42,74 @@ TEST_P(Switches, WithoutOneDnn) { expect_right(GetParam(), {.threads = 2, .backe
 INSTANTIATE_TEST_SUITE_P(Models, Switches, testing::Values("ppocr-cls", "tashkeel-int8", "name-encoder", "surface-mlp"),
                          [](const auto& test) { return test_name(test.param); });
 
+/// y = relu(ConvTranspose(x) + r), computed as `dtype`; `inside` is the transposed convolution's result, where read
+/// too.
+onnx::ModelSpec transposed_convolution(DType dtype, bool read_twice) {
+  std::vector<float> weights(2 * 3 * 3 * 3);
+  for (std::size_t i = 0; i < weights.size(); ++i) weights[i] = static_cast<float>(i % 7) - 3;
+  const auto cast = [](const char* from, const char* to, DType t) {
+    return onnx::NodeSpec{"Cast", {from}, {to}, {onnx::attr("to", static_cast<int>(t))}};
+  };
+  onnx::ModelSpec spec{
+      .graph = {.nodes = {cast("x", "xd", dtype),
+                          cast("r", "rd", dtype),
+                          cast("w", "wd", dtype),
+                          {"ConvTranspose", {"xd", "wd"}, {"c"}, {onnx::attr("strides", onnx::Ints{2, 2})}, "up"},
+                          {"Add", {"c", "rd"}, {"s"}, {}, "residual"},
+                          {"Relu", {"s"}, {"yd"}, {}, "activation"},
+                          cast("yd", "y", DType::f32)},
+                .inputs = {onnx::value("x", DType::f32, {"n", 2, "h", "w"}),
+                           onnx::value("r", DType::f32, {"n", 3, "h2", "w2"})},
+                .outputs = {onnx::value("y", DType::f32, {"n", 3, "h2", "w2"})},
+                .initializers = {onnx::tensor("w", {2, 3, 3, 3}, weights)}}};
+  if (read_twice) {
+    spec.graph.nodes.push_back(cast("c", "inside", DType::f32));
+    spec.graph.outputs.push_back(onnx::value("inside", DType::f32, {"n", 3, "h2", "w2"}));
+  }
+  return spec;
+}
+
+Tensor whole_numbers(const Shape& shape, int seed) {
+  Tensor t(DType::f32, shape);
+  for (float& v : t.mutable_view<float>()) v = static_cast<float>((seed = (seed * 29 + 7) % 31) - 15);
+  return t;
+}
+
+TEST(Backends, WhatIsFusedBehindATransposedConvolutionIsTheSameOnEach) {
+  for (const DType dtype : {DType::f32, DType::f16, DType::f64}) {
+    for (const bool twice : {false, true}) {
+      const onnx::ModelSpec spec = transposed_convolution(dtype, twice);
+      const Engine plain = engine_of(spec, {.threads = 1, .passes = "-all", .backends = {"plain"}});
+      for (const EngineOptions& options : {EngineOptions{.threads = 2},
+                                           {.threads = 1, .backends = {"jit", "plain"}},
+                                           {.threads = 1, .passes = "-all"}}) {
+        const Engine engine = engine_of(spec, options);
+        for (const std::int64_t n : {1, 2, 0}) {
+          for (const std::int64_t size : {5, 16}) {
+            const Tensor x = whole_numbers({n, 2, size, size + 1}, 3);
+            const Tensor r = whole_numbers({n, 3, 2 * size + 1, 2 * size + 3}, 5);
+            const Outputs expected = plain.run({{"x", x}, {"r", r}});
+            const Outputs actual = engine.run({{"x", x}, {"r", r}});
+            for (std::size_t o = 0; o < expected.size(); ++o) {
+              const auto want = expected[o].view<float>(), got = actual[o].view<float>();
+              EXPECT_TRUE(std::equal(want.begin(), want.end(), got.begin(), got.end())) << dtype.name() << ' ' << o;
+            }
+          }
+        }
+      }
+    }
+  }
+}
+
+TEST(Backends, OneDnnRunsATransposedConvolutionWithItsResidualAndActivation) {
+  const Engine engine = engine_of(transposed_convolution(DType::f32, false), {.threads = 1});
+  std::vector<std::string> operators;
+  for (const tools::StepRecord& step : tools::explain(engine, {{"x", {1, 2, 16, 16}}, {"r", {1, 3, 33, 33}}}).steps) {
+    if (step.backend == "onednn") operators.insert(operators.end(), step.operators.begin(), step.operators.end());
+  }
+  EXPECT_EQ(operators, (std::vector<std::string>{"ConvTranspose", "Add", "Relu"}));
+}
+
 TEST(Backends, OneThatIsNeededButSwitchedOffIsNamed) {
   const Engine engine = engine_of(scale_and_shift(), {.threads = 1, .backends = {"onednn"}});
   const Result<Outputs> outputs = engine.try_run(Tensor(DType::f32, {3}));
