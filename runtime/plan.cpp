@@ -35,7 +35,8 @@ void PlanInstance::bind(std::byte* arena) {
 void PlanInstance::bind_io(std::span<void* const> inputs, std::span<void* const> outputs) {
   for (const Patch& p : patches_) {
     const auto index = static_cast<std::size_t>(p.slot.index);
-    pointers_[p.pointer] = p.slot.where == Slot::Where::input ? inputs[index] : outputs[index];
+    pointers_[p.pointer] =
+        p.slot.where == Slot::Where::input ? inputs[index] : static_cast<std::byte*>(outputs[index]) + p.slot.offset;
   }
 }
 

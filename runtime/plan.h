@@ -22,7 +22,7 @@ struct Slot {
   enum class Where : std::uint8_t { arena, input, output, constant };
   Where where = Where::arena;
   std::int32_t index = 0;  ///< which input, output or constant
-  std::size_t offset = 0;  ///< in the arena
+  std::size_t offset = 0;  ///< bytes, in the arena or in the output
 };
 
 class Step;

@@ -30,7 +30,8 @@ class PlanBuilder {
         graph_(program.graph),
         options_(options),
         plan_(std::make_shared<Plan>()),
-        alias_(graph_.value_count(), kNone) {}
+        alias_(graph_.value_count(), kNone),
+        part_(graph_.value_count()) {}
 
   std::shared_ptr<const Plan> finish(const std::function<void()>& check) {
     for (const Group& group : program_.groups) {
@@ -69,6 +70,22 @@ class PlanBuilder {
   [[nodiscard]] ValueId root(ValueId v) const {
     while (alias_[static_cast<std::size_t>(v)] != kNone) v = alias_[static_cast<std::size_t>(v)];
     return v;
+  }
+
+  /// Where a value lies inside another, behind so many bytes.
+  struct Part {
+    ValueId of = kNone;
+    std::size_t offset = 0;
+  };
+
+  /// The value whose memory `v` is or is a part of, and where.
+  [[nodiscard]] Part home(ValueId v) const {
+    Part at{root(v), 0};
+    while (part_[static_cast<std::size_t>(at.of)].of != kNone) {
+      const Part& p = part_[static_cast<std::size_t>(at.of)];
+      at = {root(p.of), at.offset + p.offset};
+    }
+    return at;
   }
 
   [[nodiscard]] bool empty_result(const Group& group) const {
@@ -192,7 +209,30 @@ class PlanBuilder {
     items_.push_back(std::move(item));
   }
 
-  /// One copy loop per input, each into its slice of the output.
+  /// Whether `in` can be made where it belongs in `out`, `offset` bytes in: a run of its memory that nobody else lays
+  /// claim to, written by steps of this plan.
+  bool place_part(ValueId in, ValueId out, int axis, std::size_t offset) {
+    const ops::Fact &from = fact(in), &to = fact(out);
+    if (from.dtype.bits() % 8 != 0) return false;
+    for (int p = 0; p < to.rank(); ++p) {
+      const int d = to.layout.dim_at(p);
+      if (from.layout.dim_at(p) != d) return false;
+    }
+    for (int p = 0; to.layout.dim_at(p) != axis; ++p) {
+      if (to.shape[to.layout.dim_at(p)] != 1) return false;
+    }
+    const ValueId r = root(in);
+    const ops::ValueDef& made = graph_.value(r);
+    if (made.producer == kNone || made.value() || fact(r).shape.elements() != from.shape.elements() ||
+        part_[static_cast<std::size_t>(r)].of != kNone)
+      return false;
+    if (std::any_of(graph_.outputs.begin(), graph_.outputs.end(), [&](ValueId v) { return home(v).of == r; }))
+      return false;
+    part_[static_cast<std::size_t>(r)] = {out, offset};
+    return true;
+  }
+
+  /// What can be made in its slice of the output is; the others are copied, by a loop each.
   void add_concat(NodeId id) {
     const ops::Node& node = graph_.node(id);
     const ValueId out = node.outputs[0];
@@ -205,6 +245,7 @@ class PlanBuilder {
       const std::int64_t at = start;
       start += from.shape[axis];
       if (from.shape.elements() == 0) continue;
+      if (place_part(in, out, axis, static_cast<std::size_t>(at * to[axis] * (from.dtype.bits() / 8)))) continue;
       loops::Kernel k;
       k.name = "Concat";
       k.outer = from.rank();
@@ -374,14 +415,14 @@ class PlanBuilder {
     std::vector<bool> made(graph_.value_count(), false);
     for (const Item& item : items_) {
       for (std::size_t s = 0; s < item.values.size(); ++s) {
-        if (item.written[s]) made[static_cast<std::size_t>(item.values[s])] = true;
+        if (item.written[s]) made[static_cast<std::size_t>(home(item.values[s]).of)] = true;
       }
     }
     for (std::size_t o = 0; o < graph_.outputs.size(); ++o) {
       const ValueId v = graph_.outputs[o];
       if (fact(v).shape.elements() == 0) continue;
       const ValueId r = root(v);
-      if (made[static_cast<std::size_t>(r)] && output_of_[static_cast<std::size_t>(r)] < 0) {
+      if (home(v).of == r && made[static_cast<std::size_t>(r)] && output_of_[static_cast<std::size_t>(r)] < 0) {
         output_of_[static_cast<std::size_t>(r)] = static_cast<int>(o);
         continue;
       }
@@ -471,17 +512,17 @@ class PlanBuilder {
       for (std::size_t o = 0; o < item.values.size(); ++o) {
         if (!item.written[o]) continue;
         const ValueId out = item.values[o];
-        if (output_of_[static_cast<std::size_t>(out)] >= 0 || alias_[static_cast<std::size_t>(out)] != kNone) continue;
+        if (output_of_[static_cast<std::size_t>(out)] >= 0 || home(out).of != out) continue;
         for (std::size_t n = 0; n < item.values.size(); ++n) {
           if (item.written[n]) continue;
-          const ValueId in = root(item.values[n]);
+          const ValueId in = home(item.values[n]).of;
           const bool dies =
               in_arena(in) && last[static_cast<std::size_t>(in)] == static_cast<int>(i) && !taken_.count({i, in});
           if (!dies ||
               Tensor::byte_size(fact(in).dtype, fact(in).shape) != Tensor::byte_size(fact(out).dtype, fact(out).shape))
             continue;
           const bool once =
-              std::count_if(item.values.begin(), item.values.end(), [&](ValueId v) { return root(v) == in; }) == 1;
+              std::count_if(item.values.begin(), item.values.end(), [&](ValueId v) { return home(v).of == in; }) == 1;
           if (!once || !same_walk(item.loop->kernel, static_cast<int>(n), static_cast<int>(o))) continue;
           taken_.insert({i, in});
           alias_[static_cast<std::size_t>(out)] = in;
@@ -508,7 +549,7 @@ class PlanBuilder {
       std::fill(last.begin(), last.end(), -1);
       for (std::size_t i = 0; i < items_.size(); ++i) {
         for (ValueId v : items_[i].values) {
-          const auto r = static_cast<std::size_t>(root(v));
+          const auto r = static_cast<std::size_t>(home(v).of);
           if (first[r] < 0) first[r] = static_cast<int>(i);
           last[r] = static_cast<int>(i);
         }
@@ -522,7 +563,7 @@ class PlanBuilder {
     std::vector<ValueId> owners;
     for (std::size_t v = 0; v < first.size(); ++v) {
       const auto id = static_cast<ValueId>(v);
-      if (first[v] < 0 || alias_[v] != kNone || !in_arena(id)) continue;
+      if (first[v] < 0 || home(id).of != id || !in_arena(id)) continue;
       const std::size_t bytes = std::max<std::size_t>(Tensor::byte_size(fact(id).dtype, fact(id).shape), 1);
       lives.push_back({bytes + 2 * margin, first[v], last[v]});
       owners.push_back(id);
@@ -554,7 +595,8 @@ class PlanBuilder {
   }
 
   Slot slot_of(const Item& item, std::size_t s, const std::vector<std::size_t>& offset) {
-    const ValueId r = root(item.values[s]);
+    const Part at = home(item.values[s]);
+    const ValueId r = at.of;
     Slot slot;
     if (item.copy_to >= 0 && item.written[s]) {
       slot.where = Slot::Where::output;
@@ -562,6 +604,7 @@ class PlanBuilder {
     } else if (output_of_[static_cast<std::size_t>(r)] >= 0) {
       slot.where = Slot::Where::output;
       slot.index = output_of_[static_cast<std::size_t>(r)];
+      slot.offset = at.offset;
     } else if (s < item.packed.size() && item.packed[s].defined()) {
       slot.where = Slot::Where::constant;
       slot.index = constant(item.packed[s], true);
@@ -573,7 +616,7 @@ class PlanBuilder {
       slot.index =
           static_cast<std::int32_t>(std::find(graph_.inputs.begin(), graph_.inputs.end(), r) - graph_.inputs.begin());
     } else {
-      slot.offset = offset[static_cast<std::size_t>(r)];
+      slot.offset = offset[static_cast<std::size_t>(r)] + at.offset;
     }
     return slot;
   }
@@ -594,6 +637,7 @@ class PlanBuilder {
   std::shared_ptr<Plan> plan_;
   std::vector<Item> items_;
   std::vector<ValueId> alias_;
+  std::vector<Part> part_;
   std::vector<int> output_of_;
   std::set<std::pair<std::size_t, ValueId>> taken_;
 };

@@ -129,6 +129,16 @@ inline Bytes value(const std::string& name, DType dtype, const std::vector<DimSp
   });
 }
 
+/// A tensor of any shape.
+inline Bytes value(const std::string& name, DType dtype) {
+  return message([&](auto& w) {
+    w.add_string(1, name);
+    w.add_message(2, message([&](auto& type) {
+                    type.add_message(1, message([&](auto& tensor_type) { tensor_type.add_int32(1, dtype); }));
+                  }));
+  });
+}
+
 /// A sequence of tensors of any shape.
 inline Bytes sequence(const std::string& name, DType dtype) {
   const auto wrap = [](protozero::pbf_tag_type field, const Bytes& inner) {
