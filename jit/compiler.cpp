@@ -11,7 +11,6 @@
 #include <list>
 #include <map>
 #include <mutex>
-#include <thread>
 #include <unordered_map>
 
 #include "jit/codegen.h"
@@ -178,7 +177,7 @@ struct Compiler::State {
   void compile_all(std::vector<std::unique_ptr<Job>>& jobs, const Options& options, Spent& spent) {
     std::stable_sort(jobs.begin(), jobs.end(), [](const auto& a, const auto& b) { return a->level < b->level; });
     std::vector<std::vector<Job*>> chunks;
-    const std::size_t threads = static_cast<std::size_t>(std::max(1, options.threads));
+    const std::size_t threads = options.pool != nullptr ? static_cast<std::size_t>(options.pool->threads()) : 1;
     const std::size_t size = std::clamp((jobs.size() + threads - 1) / threads, std::size_t{1}, kKernelsPerModule);
     for (const auto& job : jobs) {
       if (chunks.empty() || chunks.back().size() == size || chunks.back().front()->level != job->level) {
@@ -186,19 +185,22 @@ struct Compiler::State {
       }
       chunks.back().push_back(job.get());
     }
-    std::atomic<std::size_t> next{0};
-    const auto work = [&] {
-      for (std::size_t i = next++; i < chunks.size(); i = next++) compile_chunk(chunks[i], options, spent);
-    };
-    std::vector<std::thread> helpers;
-    for (std::size_t t = 1; t < std::min(threads, chunks.size()); ++t) helpers.emplace_back(work);
-    work();
-    for (std::thread& helper : helpers) helper.join();
+    const auto compile = [&](int i) { compile_chunk(chunks[static_cast<std::size_t>(i)], options, spent); };
+    const int count = static_cast<int>(chunks.size());
+    if (options.pool == nullptr) {
+      for (int i = 0; i < count; ++i) compile(i);
+      return;
+    }
+    options.pool->parallel(
+        count, [](void* context, int part, int) { (*static_cast<decltype(compile)*>(context))(part); },
+        const_cast<void*>(static_cast<const void*>(&compile)));
   }
 };
 
 Compiler::Compiler(std::shared_ptr<State> state) : state_(std::move(state)) {}
-Compiler::~Compiler() = default;
+Compiler::~Compiler() { remove_unused(); }
+
+void Compiler::remove_unused() noexcept { state_->service->remove_queued(); }
 
 std::shared_ptr<Compiler> Compiler::get() {
   static std::mutex mutex;
@@ -240,6 +242,7 @@ std::vector<Handle> Compiler::compile(std::span<const Kernel* const> kernels, co
       jobs.push_back(std::move(job));
     }
   }
+  if (options.may_start_thread) state_->service->allow_thread();
   Spent unasked;
   if (!jobs.empty()) state_->compile_all(jobs, options, spent != nullptr ? *spent : unasked);
   // What callers hold keeps the cache alive; what the cache holds must not.

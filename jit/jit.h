@@ -7,6 +7,8 @@
 #include <span>
 #include <vector>
 
+#include <lathe/thread_pool.h>
+
 #include "ops/loops/kernel.h"
 
 namespace lathe::jit {
@@ -32,11 +34,12 @@ struct CompiledKernel {
 };
 
 struct Options {
-  int code_level = -1;      ///< instruction selection: 0 fastest to compile, 1, 2 best code; -1 chooses per kernel
-  int max_vector_bits = 0;  ///< narrower vectors than the machine has, for tests; 0 for no limit
-  int threads = 1;          ///< modules compiled at the same time
-  bool perf_map = false;    ///< name the code in /tmp/perf-<pid>.map
-  bool gdb = false;         ///< register the code with an attached debugger
+  int code_level = -1;         ///< instruction selection: 0 fastest to compile, 1, 2 best code; -1 chooses per kernel
+  int max_vector_bits = 0;     ///< narrower vectors than the machine has, for tests; 0 for no limit
+  ThreadPool* pool = nullptr;  ///< compiles several modules at the same time; null: one after the other
+  bool may_start_thread = false;  ///< one of the process, which removes code that nobody holds any more
+  bool perf_map = false;          ///< name the code in /tmp/perf-<pid>.map
+  bool gdb = false;               ///< register the code with an attached debugger
   /// Called now and then while another thread compiles what is wanted; ends the wait by throwing.
   std::function<void()> check = {};
 };
@@ -71,6 +74,9 @@ class Compiler {
   /// Adds to `spent`, where given, also then.
   std::vector<std::shared_ptr<const CompiledKernel>> compile(std::span<const loops::Kernel* const> kernels,
                                                              const Options& options = {}, Spent* spent = nullptr);
+
+  /// Unmaps code that nobody holds any more, where no thread of the process's own does.
+  void remove_unused() noexcept;
 
   [[nodiscard]] Stats stats() const;
 

@@ -97,6 +97,7 @@ struct Service::Session {
 struct Service::Removable {
   llvm::orc::ResourceTrackerSP tracker;
   std::int64_t bytes = 0;
+  std::unique_ptr<Removable> next = nullptr;
 };
 
 /// Queues its code for removal when the last holder lets go.
@@ -120,7 +121,7 @@ Service::~Service() {
   }
   wake_.notify_all();
   if (remover_.joinable()) remover_.join();
-  queue_.clear();
+  while (queue_ != nullptr) queue_ = std::move(queue_->next);  // one by one: the list may be long
 }
 
 std::shared_ptr<Service> Service::get() {
@@ -137,6 +138,7 @@ std::shared_ptr<Service> Service::get() {
 
 Service::Linked Service::link(std::unique_ptr<llvm::MemoryBuffer> object, const std::vector<std::string>& names,
                               bool gdb) {
+  if (!thread_allowed_) remove_queued();
   ExecutionSession& es = *session_->es;
   auto module = std::make_unique<Removable>();
   module->tracker = session_->dylib->createResourceTracker();
@@ -162,29 +164,39 @@ Service::Linked Service::link(std::unique_ptr<llvm::MemoryBuffer> object, const 
   return linked;
 }
 
-void Service::remove_later(std::unique_ptr<Removable> module) {
+void Service::remove_later(std::unique_ptr<Removable> module) noexcept {
   {
     const std::lock_guard lock(mutex_);
-    queue_.push_back(std::move(module));
-    if (!remover_.joinable()) remover_ = std::thread([this] { remove_queued(); });
+    module->next = std::move(queue_);
+    queue_ = std::move(module);
+    if (thread_allowed_ && !remover_.joinable()) {
+      try {
+        remover_ = std::thread([this] { remove_as_queued(); });
+      } catch (const std::system_error&) {  // no thread to be had: what comes next here removes it
+      }
+    }
   }
   wake_.notify_one();
 }
 
-void Service::remove_queued() {
+void Service::remove_queued() noexcept {
+  std::unique_lock lock(mutex_);
+  std::unique_ptr<Removable> batch = std::move(queue_);
+  lock.unlock();
+  for (; batch != nullptr; batch = std::move(batch->next)) {
+    if (auto error = batch->tracker->remove()) llvm::consumeError(std::move(error));
+    live_modules_ -= 1;
+    code_bytes_ -= batch->bytes;
+  }
+}
+
+void Service::remove_as_queued() {
   std::unique_lock lock(mutex_);
   while (true) {
-    wake_.wait(lock, [&] { return ending_ || !queue_.empty(); });
+    wake_.wait(lock, [&] { return ending_ || queue_ != nullptr; });
     if (ending_) return;
-    auto batch = std::move(queue_);
-    queue_.clear();
     lock.unlock();
-    for (const auto& module : batch) {
-      if (auto error = module->tracker->remove()) llvm::consumeError(std::move(error));
-      live_modules_ -= 1;
-      code_bytes_ -= module->bytes;
-    }
-    batch.clear();
+    remove_queued();
     lock.lock();
   }
 }

@@ -1,4 +1,5 @@
-// The ORC service: objects linked into the process, one resource tracker per module, removed by a thread of its own.
+// The ORC service: objects linked into the process, one resource tracker per module, removed after the last holder let
+// go.
 #pragma once
 
 #include <llvm/Support/MemoryBuffer.h>
@@ -33,6 +34,11 @@ class Service : public std::enable_shared_from_this<Service> {
   /// Links an object and finds its symbols. Throws Failure. `gdb` also shows it to a debugger.
   Linked link(std::unique_ptr<llvm::MemoryBuffer> object, const std::vector<std::string>& names, bool gdb);
 
+  /// Lets a thread of the service's own remove code as soon as its last holder lets go. Until then it is queued for the
+  /// next link() or remove_queued().
+  void allow_thread() { thread_allowed_ = true; }
+  void remove_queued() noexcept;
+
   [[nodiscard]] std::int64_t live_modules() const { return live_modules_; }
   [[nodiscard]] std::int64_t code_bytes() const { return code_bytes_; }
 
@@ -40,15 +46,16 @@ class Service : public std::enable_shared_from_this<Service> {
   Service();
   struct Session;
   struct Removable;
-  void remove_later(std::unique_ptr<Removable> module);
-  void remove_queued();
+  void remove_later(std::unique_ptr<Removable> module) noexcept;
+  void remove_as_queued();
 
   std::unique_ptr<Session> session_;
   std::atomic<std::int64_t> live_modules_{0};
   std::atomic<std::int64_t> code_bytes_{0};
   std::mutex mutex_;
   std::condition_variable wake_;
-  std::vector<std::unique_ptr<Removable>> queue_;
+  std::unique_ptr<Removable> queue_;  // a list through Removable::next: letting go of code takes no memory
+  std::atomic<bool> thread_allowed_{false};
   bool ending_ = false;
   std::thread remover_;
 

@@ -144,6 +144,8 @@ EngineCore::EngineCore(const EngineOptions& options)
   build_.perf_map = options_.perf_map || switched_on("LATHE_PERF_MAP");
   build_.gdb = options_.gdb || switched_on("LATHE_GDB");
   build_.threads = pool_->threads();
+  build_.pool = pool_.get();
+  build_.own_pool = !options_.pool;
   build_.packed = packed_.get();
   build_.memory = &memory_;
 }

@@ -98,6 +98,11 @@ class EngineCore {
 
   /// Uses what another engine packed and folded of the same constants, and the other way round. Before the first plan.
   void share_constants(const EngineCore& other);
+  /// Lets go of plans and programs that are not in use, and of their code.
+  void trim() {
+    cache_.trim();
+    compiler_->remove_unused();
+  }
   void count_structure_hit() { ++structure_hits_; }
   void fill(CacheStats& stats) const;
 

@@ -269,7 +269,7 @@ void EngineImpl::drop_idle() {
 
 void EngineImpl::trim() {
   drop_idle();
-  core->cache().trim();
+  core->trim();
 }
 
 MemoryUse EngineImpl::memory() const {

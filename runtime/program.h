@@ -43,9 +43,11 @@ struct BuildOptions {
   bool perf_map = false;
   bool gdb = false;
   int threads = 1;
+  ThreadPool* pool = nullptr;
+  bool own_pool = true;    ///< and not the application's
   bool real_time = false;  ///< no step that allocates where another one can do its work
   [[nodiscard]] jit::Options compiling() const {
-    return {.code_level = code_level, .threads = threads, .perf_map = perf_map, .gdb = gdb};
+    return {.code_level = code_level, .pool = pool, .may_start_thread = own_pool, .perf_map = perf_map, .gdb = gdb};
   }
   PackedWeights* packed = nullptr;
   DataMemory* memory = nullptr;  ///< for what is packed

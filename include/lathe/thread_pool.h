@@ -7,7 +7,7 @@ namespace lathe {
 /// already passes its own in EngineOptions, and Lathe then creates no thread.
 ///
 /// Every function may be called from any number of threads at once, and `parallel` also from inside a task. The pool
-/// must outlive every engine that uses it.
+/// must outlive every engine that uses it. New shapes are compiled in tasks too, which takes up to 1 MiB of stack.
 class ThreadPool {
  public:
   /// One part of the work. Never throws. `worker` lies in [0, threads()); two tasks of the same `parallel` call that
