@@ -92,8 +92,8 @@ class Budget {
       : limits_(limits), deadline_(std::chrono::steady_clock::now() + limits.time) {}
 
   void take_bytes(std::uint64_t bytes, std::string_view what);
-  /// One more node; looks at the clock now and then.
   void take_node();
+  void check_time() const;
   void check_nesting(int depth, std::string_view what) const;
   [[nodiscard]] int nesting() const { return limits_.nesting; }
 

@@ -185,6 +185,10 @@ void EngineCore::freeze(ops::Graph& graph, std::vector<passes::Record>& records,
   std::vector<passes::Record> run;
   passes::Context c = context(run);
   c.deadline = deadline;
+  c.check = [&] {
+    if (std::chrono::steady_clock::now() > deadline)
+      fail(ErrorCode::limit_exceeded, "the load's time limit passed while its graph was simplified");
+  };
   passes::run_at_load(graph, c);
   count(run, start, &records);
 }

@@ -43,7 +43,8 @@ struct LoadLimits {
   std::uint64_t bytes = std::uint64_t{16} << 30;  ///< of the file, its companion files, and what folding makes of them
   std::uint64_t nodes = 1'000'000;                ///< operator nodes, functions expanded, subgraphs included
   int nesting = 64;                               ///< of subgraphs, functions and messages
-  std::chrono::milliseconds time{60'000};         ///< wall time of one load
+  /// Wall time of one load: looked at for each node, tensor and pass, and before each node that is folded.
+  std::chrono::milliseconds time{60'000};
 };
 
 /// How a model is read.

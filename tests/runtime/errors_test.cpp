@@ -673,10 +673,39 @@ TEST(LoadLimit, OfNodesBytesAndTime) {
   const std::string bytes = onnx::model(scale_and_shift());
   LoadOptions nodes;
   nodes.limits.nodes = 1;
-  expect_error(try_engine_of(bytes, {}, nodes), ErrorCode::limit_exceeded, {"1"});
+  expect_error(try_engine_of(bytes, {}, nodes), ErrorCode::limit_exceeded,
+               {"the model has more than 1 nodes, the load's limit"});
   LoadOptions size;
   size.limits.bytes = 10;
   expect_error(try_engine_of(bytes, {}, size), ErrorCode::limit_exceeded, {"10"});
+  LoadOptions time;
+  time.limits.time = std::chrono::milliseconds(0);
+  expect_error(try_engine_of(bytes, {}, time), ErrorCode::limit_exceeded,
+               {"the load took longer than its limit of 0 ms"});
+}
+
+TEST(LoadLimit, OfNesting) {
+  onnx::Bytes body = onnx::graph({.nodes = {{"Identity", {"x"}, {"b"}}},
+                                  .inputs = {},
+                                  .outputs = {onnx::value("b", DType::f32, {})},
+                                  .name = "innermost"});
+  for (int depth = 1; depth < 4; ++depth) {
+    const onnx::NodeSpec branch{
+        "If", {"go"}, {"b"}, {onnx::attr_graph("then_branch", body), onnx::attr_graph("else_branch", body)}, "choose"};
+    body = onnx::graph({.nodes = {branch}, .inputs = {}, .outputs = {onnx::value("b", DType::f32, {})}, .name = "g"});
+  }
+  const std::string bytes =
+      onnx::model({.graph = {.nodes = {{"If",
+                                        {"go"},
+                                        {"y"},
+                                        {onnx::attr_graph("then_branch", body), onnx::attr_graph("else_branch", body)},
+                                        "outermost"}},
+                             .inputs = {onnx::value("x", DType::f32, {}), onnx::value("go", DType::boolean, {})},
+                             .outputs = {onnx::value("y", DType::f32, {})}}});
+  EXPECT_TRUE(try_engine_of(bytes).ok());
+  LoadOptions load;
+  load.limits.nesting = 3;
+  expect_error(try_engine_of(bytes, {}, load), ErrorCode::limit_exceeded, {"nested deeper than the load's limit of 3"});
 }
 
 }  // namespace
