@@ -18,6 +18,7 @@ nlohmann::json to_json(const tools::PlanRecord& plan) {
     nlohmann::json declines = nlohmann::json::array();
     for (const tools::Decline& d : s.declines) declines.push_back({{"backend", d.backend}, {"reason", d.reason}});
     steps.push_back({{"name", s.name},
+                     {"inside", s.inside},
                      {"nodes", s.nodes},
                      {"operators", s.operators},
                      {"backend", s.backend},
@@ -32,23 +33,30 @@ nlohmann::json to_json(const tools::PlanRecord& plan) {
 }
 
 void print_step(std::size_t index, const tools::StepRecord& s) {
-  fmt::print("{:>4}  {} {}  {}  → {}{}\n", index, s.backend, s.kernel, printable(s.name), fmt::join(s.outputs, ", "),
-             s.allocates ? "  (allocates)" : "");
-  if (s.operators.size() > 1 || s.operators.empty()) {
-    fmt::print("        fused: {}\n", fmt::join(s.operators, ", "));
-  } else {
-    fmt::print("        {}\n", s.operators.front());
+  fmt::print("{:>4}  {}{}  {}{}{}{}\n", index, s.backend, s.kernel.empty() ? "" : " " + s.kernel, printable(s.name),
+             s.outputs.empty() ? "" : "  → ", fmt::join(s.outputs, ", "), s.allocates ? "  (allocates)" : "");
+  std::vector<std::string> parts;
+  for (std::size_t i = 0; i < s.operators.size(); ++i) {
+    const std::string name = i < s.nodes.size() ? s.nodes[i] : "";
+    parts.push_back(name.empty() ? s.operators[i] : fmt::format("{} '{}'", s.operators[i], printable(name)));
   }
-  for (const tools::Decline& d : s.declines) fmt::print("        {} declined: {}\n", d.backend, printable(d.reason));
+  if (parts.size() > 1) fmt::print("        fused: {}\n", fmt::join(parts, ", "));
+  for (const tools::Decline& d : s.declines) {
+    if (d.backend != s.backend) fmt::print("        {} declined: {}\n", d.backend, printable(d.reason));
+  }
   if (!s.why_not_real_time.empty()) fmt::print("        not real-time: {}\n", printable(s.why_not_real_time));
 }
 
 void print_plan(const tools::PlanRecord& plan) {
   std::map<std::string, std::size_t> backends;
   std::size_t nodes = 0, allocating = 0;
+  std::string inside, unknown;
   for (std::size_t i = 0; i < plan.steps.size(); ++i) {
     const tools::StepRecord& s = plan.steps[i];
+    if (s.inside != inside) fmt::print("in the {}:\n", s.inside.empty() ? "model's graph" : printable(s.inside));
+    inside = s.inside;
     print_step(i, s);
+    if (s.backend == "unknown" && !s.declines.empty()) unknown = s.declines.front().reason;
     ++backends[s.backend];
     nodes += s.operators.size();
     allocating += s.allocates ? 1U : 0U;
@@ -57,6 +65,7 @@ void print_plan(const tools::PlanRecord& plan) {
   for (const auto& [backend, count] : backends) counts.push_back(fmt::format("{} {}", count, backend));
   fmt::print("{} nodes in {} steps ({}), {} compiled kernels, {} steps that allocate, arena of {} bytes\n", nodes,
              plan.steps.size(), fmt::join(counts, ", "), plan.kernels, allocating, plan.arena_bytes);
+  if (!unknown.empty()) fmt::print("unknown: {}\n", printable(unknown));
 }
 
 struct ExplainCommand {
@@ -68,12 +77,11 @@ struct ExplainCommand {
 
   void operator()() const {
     const Engine loaded = load_model(model, engine);
-    std::vector<std::string> notes;
-    const Shapes shapes = collect_shapes(loaded, inputs.shapes, notes);
-    for (const std::string& note : notes) fmt::print(stderr, "{}\n", note);
+    CollectedInputs collected = collect_inputs(loaded, inputs);
+    for (const std::string& note : collected.notes) fmt::print(stderr, "{}\n", note);
     const tools::PlanRecord plan = [&] {
-      const Progress progress("Planning");
-      return tools::explain(loaded, shapes, real_time);
+      const Progress progress("Running once");
+      return tools::explain_run(loaded, Inputs(std::move(collected.values)), real_time);
     }();
     if (json) {
       fmt::print("{}\n", to_json(plan).dump(1, ' ', false, nlohmann::json::error_handler_t::replace));
@@ -90,13 +98,14 @@ void add_explain(CLI::App& app, Status&) {
       app.add_subcommand("explain", "Say which kernel runs each node, what is fused, and why others declined");
   auto explain = std::make_shared<ExplainCommand>();
   command->add_option("model", explain->model, "the model file")->required();
-  explain->inputs.add_shapes_to(*command);
+  explain->inputs.add_to(*command);
   command->add_flag("--json", explain->json, "as JSON");
   command->add_flag("--real-time", explain->real_time, "the plan of a session that is prepared for real time");
   explain->engine.add_to(*command);
   command->footer(
       "Examples:\n"
       "  lathe explain model.onnx --shape x=1x3x224x224\n"
+      "  lathe explain model.onnx --inputs inputs.npz      inside If and Loop too, as these inputs take them\n"
       "  lathe explain model.onnx --backends jit,plain\n"
       "  lathe explain model.onnx --real-time\n"
       "  lathe explain model.onnx --json | jq '.steps[] | select(.backend == \"plain\").name'");

@@ -82,6 +82,11 @@ PlanInstance* Execution::prepare(Segment& segment, std::span<const Value> inputs
   return known.front().instance.get();
 }
 
+std::shared_ptr<const Plan> Execution::last_plan(const Segment& segment) const {
+  const auto known = instances_.find(segment.id());
+  return known == instances_.end() || known->second.empty() ? nullptr : known->second.front().instance->shared();
+}
+
 void Execution::run_instance(PlanInstance& instance, std::span<void* const> inputs, std::span<void* const> outputs,
                              const RunControl& control) {
   const ops::MemoryScope memory(core_->memory().source(Use::values));
@@ -118,7 +123,10 @@ std::vector<Value> Execution::run_segment(Segment& segment, std::span<const Valu
   const bool tensors = std::all_of(inputs.begin(), inputs.end(),
                                    [](const Value& v) { return v.is_tensor() && v.dtype() != DType::string; });
   if (tensors) instance = prepare(segment, inputs, control);
-  if (!instance) return run_eager(segment.graph(), inputs, control);
+  if (!instance) {
+    if (eager_) eager_->insert(segment.id());
+    return run_eager(segment.graph(), inputs, control);
+  }
   std::vector<void*> in;
   for (const Value& v : inputs) {
     Tensor t = v.tensor();

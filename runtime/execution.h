@@ -2,6 +2,7 @@
 #pragma once
 
 #include <memory>
+#include <set>
 #include <span>
 #include <unordered_map>
 #include <vector>
@@ -31,6 +32,11 @@ class Execution {
   /// A step of the last run for which the scratch memory was too small, so that it took some from the heap; null where
   /// there was none. The next run has more.
   [[nodiscard]] const Step* overflowed() const { return overflowed_; }
+
+  /// The plan that a segment ran last, null where there is none.
+  [[nodiscard]] std::shared_ptr<const Plan> last_plan(const Segment& segment) const;
+  /// Notes the segments that run node by node, for tools; `ids` outlives the runs.
+  void note_eager(std::set<int>* ids) { eager_ = ids; }
 
   /// Releases arena, scratch and instances.
   void trim();
@@ -69,6 +75,7 @@ class Execution {
   std::size_t scratch_bytes_ = 0;
   std::size_t scratch_wanted_ = 0;  // by the kernels run so far
   const Step* overflowed_ = nullptr;
+  std::set<int>* eager_ = nullptr;
   std::vector<void*> scratch_;
 };
 

@@ -2,6 +2,7 @@
 #include "runtime/introspect.h"
 
 #include <algorithm>
+#include <set>
 
 #include "runtime/engine_impl.h"
 
@@ -33,6 +34,7 @@ std::optional<std::vector<Value>> segment_inputs(const Module& module, const Par
   return in;
 }
 
+/// A node that is evaluated by itself.
 tools::StepRecord alone(const ops::Node& node, std::string_view why) {
   tools::StepRecord record;
   record.name = ops::describe(node);
@@ -46,26 +48,86 @@ tools::StepRecord alone(const ops::Node& node, std::string_view why) {
   return record;
 }
 
-void explain_module(const Module& module, std::span<const Value> values, EngineCore& core, bool real_time,
-                    tools::PlanRecord& plan) {
-  for (const Part& part : module.parts()) {
-    if (!part.segment) {
-      plan.steps.push_back(alone(module.graph().node(part.node), "its shapes follow from data, so it runs on its own"));
-      continue;
+class Explainer {
+ public:
+  /// `ran`: an execution that has run the module, or null. `eager`: the segments that ran node by node. `ended`: why
+  /// the run ended early, or nothing.
+  Explainer(EngineCore& core, bool real_time, const Execution* ran, std::set<int> eager, std::string ended)
+      : core_(core), real_time_(real_time), ran_(ran), eager_(std::move(eager)), ended_(std::move(ended)) {}
+
+  /// `values`: the module's inputs where they are known; else empty.
+  void add(const Module& module, std::span<const Value> values, const std::string& inside) {
+    for (const Part& part : module.parts()) {
+      if (part.segment) {
+        add_segment(module, part, values, inside);
+        continue;
+      }
+      const ops::Node& node = module.graph().node(part.node);
+      push(alone(node, "its shapes follow from data, so it runs on its own"), inside);
+      for (std::size_t b = 0; b < part.bodies.size(); ++b) {
+        const char* which = part.bodies.size() != 2 ? "body" : b == 0 ? "then_branch" : "else_branch";
+        add(*part.bodies[b], {},
+            fmt::format("{} of {}{}{}", which, ops::describe(node), inside.empty() ? "" : ", ", inside));
+      }
     }
-    const auto in = values.empty() && !part.inputs.empty() ? std::nullopt : segment_inputs(module, part, values);
-    const std::shared_ptr<const Plan> made = in ? part.segment->plan(*in, core, {}, real_time) : nullptr;
+  }
+
+  tools::PlanRecord plan;
+
+ private:
+  void push(tools::StepRecord record, const std::string& inside) {
+    record.inside = inside;
+    plan.steps.push_back(std::move(record));
+  }
+
+  void add_segment(const Module& module, const Part& part, std::span<const Value> values, const std::string& inside) {
+    std::shared_ptr<const Plan> made = ran_ ? ran_->last_plan(*part.segment) : nullptr;
+    const bool eager = eager_.count(part.segment->id()) > 0;
+    if (!made && !eager) {
+      const bool known = !values.empty() || (part.inputs.empty() && inside.empty());
+      const auto in = known ? segment_inputs(module, part, values) : std::nullopt;
+      if (in) made = part.segment->plan(*in, core_, {}, real_time_);
+    }
     if (!made) {
       for (ops::NodeId id : part.segment->graph().order()) {
-        plan.steps.push_back(
-            alone(part.segment->graph().node(id), "its shapes are known only once a part before it has run"));
+        tools::StepRecord record =
+            alone(part.segment->graph().node(id), eager ? "it handles strings or sequences, so it runs on its own"
+                                                        : "its shapes are known only once a part before it has run");
+        if (!eager) {
+          record.backend = "unknown";
+          record.kernel = "";
+          record.allocates = false;
+          record.why_not_real_time = "";
+          record.declines.push_back({"unknown", not_reached()});
+        }
+        push(std::move(record), inside);
       }
-      continue;
+      return;
     }
-    for (const auto& step : made->steps) plan.steps.push_back(step->record);
+    for (const tools::StepRecord& view : made->views) push(view, inside);
+    for (const auto& step : made->steps) push(step->record, inside);
     plan.arena_bytes = std::max(plan.arena_bytes, made->arena_bytes);
     plan.kernels += made->kernels;
   }
+
+  [[nodiscard]] std::string not_reached() const {
+    if (!ran_) return "decided during a run";
+    return ended_.empty() ? "this run did not reach it" : "the run ended before it: " + ended_;
+  }
+
+  EngineCore& core_;
+  bool real_time_;
+  const Execution* ran_;
+  std::set<int> eager_;
+  std::string ended_;
+};
+
+/// The node by which a module is cut where it is more than one segment; null where it is not.
+const ops::Node* cut_by(const Module& module) {
+  for (const Part& part : module.parts()) {
+    if (!part.segment) return &module.graph().node(part.node);
+  }
+  return nullptr;
 }
 
 }  // namespace
@@ -73,15 +135,17 @@ void explain_module(const Module& module, std::span<const Value> values, EngineC
 const ops::Graph& frozen_graph(const EngineImpl& engine) { return engine.module->graph(); }
 
 ops::Graph specialized_graph(EngineImpl& engine, const Shapes& shapes) {
-  const std::vector<Value> values = engine.placeholders(shapes);
-  if (engine.module->parts().size() == 1 && engine.module->parts().front().segment) {
-    const auto in = segment_inputs(*engine.module, engine.module->parts().front(), values);
-    if (in) {
-      if (const auto program = engine.module->parts().front().segment->program(*in, *engine.core))
-        return program->graph.clone();
-    }
+  if (const ops::Node* node = cut_by(*engine.module)) {
+    fail(ErrorCode::unsupported, "the model has no one graph for these shapes: {} gives shapes that follow from data",
+         ops::describe(*node));
   }
-  return engine.module->graph().clone();
+  const std::vector<Value> values = engine.placeholders(shapes);
+  for (const Part& part : engine.module->parts()) {
+    const auto in = segment_inputs(*engine.module, part, values);
+    const auto program = in ? part.segment->program(*in, *engine.core) : nullptr;
+    if (program) return program->graph.clone();
+  }
+  fail(ErrorCode::unsupported, "the model handles strings or sequences and runs node by node, as Stage::frozen has it");
 }
 
 std::vector<tools::PassRecord> pass_records(EngineImpl& engine, const Shapes& shapes) {
@@ -91,7 +155,7 @@ std::vector<tools::PassRecord> pass_records(EngineImpl& engine, const Shapes& sh
   std::vector<passes::Record> specialized;
   const std::vector<Value> values = engine.placeholders(shapes);
   for (const Part& part : engine.module->parts()) {
-    if (!part.segment) break;
+    if (!part.segment) continue;
     const auto in = segment_inputs(*engine.module, part, values);
     if (in) part.segment->trace(*in, *engine.core, specialized);
   }
@@ -100,9 +164,26 @@ std::vector<tools::PassRecord> pass_records(EngineImpl& engine, const Shapes& sh
 }
 
 tools::PlanRecord plan_record(EngineImpl& engine, const Shapes& shapes, bool real_time) {
-  tools::PlanRecord plan;
-  explain_module(*engine.module, engine.placeholders(shapes), *engine.core, real_time, plan);
-  return plan;
+  Explainer explainer(*engine.core, real_time, nullptr, {}, "");
+  explainer.add(*engine.module, engine.placeholders(shapes), "");
+  return std::move(explainer.plan);
+}
+
+tools::PlanRecord plan_record_of_run(EngineImpl& engine, const Inputs& inputs, bool real_time) {
+  const std::vector<Value> values = engine.gather(inputs.values());
+  Execution execution(engine.core);
+  std::set<int> eager;
+  execution.set_real_time(real_time);
+  execution.note_eager(&eager);
+  std::string ended;
+  try {
+    static_cast<void>(execution.run(*engine.module, values, {}));
+  } catch (const Failure& failure) {
+    ended = failure.error.message;
+  }
+  Explainer explainer(*engine.core, real_time, &execution, std::move(eager), std::move(ended));
+  explainer.add(*engine.module, values, "");
+  return std::move(explainer.plan);
 }
 
 }  // namespace lathe::runtime

@@ -20,5 +20,7 @@ ops::Graph specialized_graph(EngineImpl& engine, const Shapes& shapes);
 std::vector<tools::PassRecord> pass_records(EngineImpl& engine, const Shapes& shapes);
 /// The plan for these shapes, made where it is not there yet.
 tools::PlanRecord plan_record(EngineImpl& engine, const Shapes& shapes, bool real_time);
+/// The plans that a run on these inputs takes.
+tools::PlanRecord plan_record_of_run(EngineImpl& engine, const Inputs& inputs, bool real_time);
 
 }  // namespace lathe::runtime

@@ -106,7 +106,7 @@ class PlanBuilder {
       add_plain(last, std::move(declines));
       return;
     }
-    if (empty_result(group)) return;
+    if (empty_result(group)) return note_view(group.nodes, group.outputs);
     if (alias_view(group)) return;
     if (contraction != kNone && offer_to_onednn(group, declines)) return;
     if (contraction != kNone && !graph_.node(contraction).op->expr) {
@@ -151,6 +151,7 @@ class PlanBuilder {
       if (k.extents[i] != 1 && k.loads[0].strides[i] != k.stores[0].access.strides[i]) return false;
     }
     alias_[static_cast<std::size_t>(out)] = base;
+    note_view(group.nodes, group.outputs);
     return true;
   }
 
@@ -171,11 +172,21 @@ class PlanBuilder {
     for (ValueId v : outputs) record.outputs.push_back(fact(v).to_string());
   }
 
+  /// Nodes for which nothing runs.
+  void note_view(const std::vector<NodeId>& nodes, const std::vector<ValueId>& outputs) {
+    tools::StepRecord record;
+    describe(record, nodes, outputs);
+    record.backend = "view";
+    record.kernel = "none";
+    plan_->views.push_back(std::move(record));
+  }
+
   void add_plain(NodeId id, std::vector<tools::Decline> declines) {
     const ops::Node& node = graph_.node(id);
     const bool same_memory = (node.op->name == "Reshape" || node.op->name == "Identity") && node.op->domain.empty();
     if (same_memory && fact(node.inputs[0]).layout.row_major) {
       alias_[static_cast<std::size_t>(node.outputs[0])] = node.inputs[0];
+      note_view({id}, {node.outputs[0]});
       return;
     }
     if (node.op->name == "Concat" && node.op->domain.empty()) {
@@ -240,12 +251,14 @@ class PlanBuilder {
     const int axis = nf.view().axis("axis", fact(out).rank());
     const Shape to = ops::strides_of(fact(out));
     std::int64_t start = 0;
+    bool copied = false;
     for (ValueId in : node.inputs) {
       const ops::Fact& from = fact(in);
       const std::int64_t at = start;
       start += from.shape[axis];
       if (from.shape.elements() == 0) continue;
       if (place_part(in, out, axis, static_cast<std::size_t>(at * to[axis] * (from.dtype.bits() / 8)))) continue;
+      copied = true;
       loops::Kernel k;
       k.name = "Concat";
       k.outer = from.rank();
@@ -281,6 +294,7 @@ class PlanBuilder {
       item.step = std::move(step);
       items_.push_back(std::move(item));
     }
+    if (!copied) note_view({id}, {out});
   }
 
   void add_contraction(const Group& group, ContractionStep made) {

@@ -28,7 +28,8 @@ enum class GraphFormat : std::uint8_t { text, dot, html };
 /// The graph of a file before any pass.
 LATHE_API Result<std::string> try_imported_graph(const std::string& path, GraphFormat format,
                                                  const LoadOptions& load = {}) noexcept;
-/// The graph of an engine. Stage::specialized needs the shapes of all inputs that are not fixed.
+/// The graph of an engine. Stage::specialized needs the shapes of all inputs that are not fixed, and a model whose
+/// shapes all follow from them (else ErrorCode::unsupported, naming a node where they do not).
 LATHE_API Result<std::string> try_graph(const Engine& engine, Stage stage, GraphFormat format,
                                         const Shapes& shapes = {}) noexcept;
 
@@ -42,7 +43,7 @@ struct PassRecord {
   std::size_t changes = 0;  ///< rewrites made
   bool switched_off = false;
 };
-/// The passes of the load and, with shapes, of specializing to them; in the order they ran.
+/// The passes of the load and, with shapes, of specializing to them what they alone decide; in the order they ran.
 LATHE_API Result<std::vector<PassRecord>> try_passes(const Engine& engine, const Shapes& shapes = {}) noexcept;
 
 /// What EngineOptions::passes may list: "-all" and, with a '-' before its name, each pass that can be switched off.
@@ -59,10 +60,14 @@ struct Decline {
 /// One step of a plan.
 struct StepRecord {
   std::string name;                    ///< of the node that the step is named after
+  std::string inside;                  ///< which graph: "then_branch of If 'x'"; empty for the model's own
   std::vector<std::string> nodes;      ///< names of all the nodes it runs
   std::vector<std::string> operators;  ///< their operators, in the same order
-  std::string backend;               ///< "jit", "onednn", "plain"; "region" for control flow; "view" where nothing runs
-  std::string kernel;                ///< its kind: "loop", "gemv", "convolution", …
+  /// "jit", "onednn", "plain"; "region" for control flow; "view" where nothing runs; "unknown" where that is decided
+  /// during a run.
+  std::string backend;
+  /// Its kind: of compiled loops "pointwise", "row", "contraction" or "copy", else the operator or oneDNN's name.
+  std::string kernel;
   std::vector<std::string> outputs;  ///< the facts of what it writes: "f32[1,64,56,56]{0,2,3,1}"
   std::vector<Decline> declines;     ///< backends asked before the one that took it
   bool allocates = false;            ///< takes memory at run time
@@ -78,8 +83,13 @@ struct PlanRecord {
 };
 
 /// The plan for these shapes, made where it is not there yet: the usual one, or the one of a session that is prepared
-/// for real time. Parts whose shapes depend on data are listed node by node.
+/// for real time. Nothing is run, so parts whose shapes depend on data are listed node by node as "unknown".
 LATHE_API Result<PlanRecord> try_explain(const Engine& engine, const Shapes& shapes, bool real_time = false) noexcept;
+/// The same for these inputs, after one run of the model on them: also for what its shapes depend on data, and inside
+/// the bodies of If, Loop and Scan as they were run last. What the run did not reach stays "unknown"; a run that fails
+/// is no error here, but the reason given for what it did not reach.
+LATHE_API Result<PlanRecord> try_explain_run(const Engine& engine, const Inputs& inputs,
+                                             bool real_time = false) noexcept;
 
 // ---- operators ----
 
@@ -129,6 +139,9 @@ LATHE_API Result<NamedValue> try_read_onnx_value(const std::string& path, ValueI
 }
 [[nodiscard]] inline PlanRecord explain(const Engine& engine, const Shapes& shapes, bool real_time = false) {
   return unwrap(try_explain(engine, shapes, real_time));
+}
+[[nodiscard]] inline PlanRecord explain_run(const Engine& engine, const Inputs& inputs, bool real_time = false) {
+  return unwrap(try_explain_run(engine, inputs, real_time));
 }
 [[nodiscard]] inline Tensor read_npy(const std::string& path) { return unwrap(try_read_npy(path)); }
 inline void write_npy(const std::string& path, const Tensor& tensor) { unwrap(try_write_npy(path, tensor)); }

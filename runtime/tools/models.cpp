@@ -51,4 +51,8 @@ Result<PlanRecord> try_explain(const Engine& engine, const Shapes& shapes, bool 
   return runtime::guarded<PlanRecord>([&] { return runtime::plan_record(*engine.impl(), shapes, real_time); });
 }
 
+Result<PlanRecord> try_explain_run(const Engine& engine, const Inputs& inputs, bool real_time) noexcept {
+  return runtime::guarded<PlanRecord>([&] { return runtime::plan_record_of_run(*engine.impl(), inputs, real_time); });
+}
+
 }  // namespace lathe::tools

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <random>
+#include <set>
 
 #include "tests/support/real_models.h"
 
@@ -54,6 +55,139 @@ TEST(ModelKernels, ConvolutionsOfYoloRunOnOneDnn) {
     EXPECT_EQ(step.backend, "onednn") << step.name;
   }
   EXPECT_GT(convolutions, 90);
+}
+
+std::vector<tools::StepRecord> steps_of_a_run(const std::string& model) {
+  const Engine engine = Engine::load(model_path(model), {.threads = 2});
+  return tools::explain_run(engine, inputs_of(stored_sample(model))).steps;
+}
+
+/// Pointwise, reducing and normalizing operators, by their names.
+bool is_loop_shaped(const std::string& op) {
+  static const std::set<std::string> kPointwise = {"Abs",
+                                                   "Add",
+                                                   "And",
+                                                   "Cast",
+                                                   "Ceil",
+                                                   "Clip",
+                                                   "Cos",
+                                                   "Div",
+                                                   "Equal",
+                                                   "Erf",
+                                                   "Exp",
+                                                   "Floor",
+                                                   "Gelu",
+                                                   "Greater",
+                                                   "HardSigmoid",
+                                                   "HardSwish",
+                                                   "LeakyRelu",
+                                                   "Less",
+                                                   "Log",
+                                                   "Max",
+                                                   "Min",
+                                                   "Mod",
+                                                   "Mul",
+                                                   "Neg",
+                                                   "Not",
+                                                   "Or",
+                                                   "Pow",
+                                                   "Reciprocal",
+                                                   "Relu",
+                                                   "Round",
+                                                   "Sigmoid",
+                                                   "Sign",
+                                                   "Sin",
+                                                   "Softplus",
+                                                   "Sqrt",
+                                                   "Sub",
+                                                   "Tanh",
+                                                   "Where",
+                                                   "Xor",
+                                                   "ArgMax",
+                                                   "ArgMin",
+                                                   "CumSum",
+                                                   "Softmax",
+                                                   "LogSoftmax",
+                                                   "DequantizeLinear",
+                                                   "DynamicQuantizeLinear",
+                                                   "QuantizeLinear",
+                                                   "GlobalAveragePool",
+                                                   "GlobalMaxPool"};
+  return kPointwise.count(op) > 0 || op.starts_with("Reduce") || op.ends_with("Normalization");
+}
+
+TEST_P(Models, LoopShapedNodesRunInCompiledLoops) {
+  const std::vector<tools::StepRecord> steps = steps_of_a_run(GetParam());
+  EXPECT_FALSE(steps.empty());
+  for (const tools::StepRecord& step : steps) {
+    if (step.backend != "plain" && step.backend != "region") continue;
+    for (const std::string& op : step.operators) EXPECT_FALSE(is_loop_shaped(op)) << op << ' ' << step.name;
+  }
+}
+
+TEST(ModelKernels, ALayerOfMiniLmTakesAtMostEightKernelsBesideItsProducts) {
+  int layers = 0, kernels = 0;
+  bool inside = false;
+  for (const tools::StepRecord& step : steps_of_a_run("minilm-int8")) {
+    const bool product = std::any_of(step.operators.begin(), step.operators.end(),
+                                     [](const std::string& op) { return op.find("MatMul") != std::string::npos; });
+    kernels += static_cast<int>(step.backend != "view" && !product);
+    // A layer ends with the second of its two normalizations: 2, 4, …; normalization 0 is the embedding's.
+    for (int layer = 1; layer <= 6; ++layer) {
+      if (step.name.find(fmt::format("'node_layer_norm_{}/", 2 * layer)) == std::string::npos) continue;
+      if (inside) {
+        ++layers;
+        EXPECT_LE(kernels, 8) << "layer " << layer;
+      }
+      inside = true;
+      kernels = 0;
+    }
+  }
+  EXPECT_EQ(layers, 5);  // the first one shares its mask's kernels with the others
+}
+
+TEST(Explain, EntersTheBodiesThatARunTook) {
+  const std::vector<tools::StepRecord> steps = steps_of_a_run("silero-vad");
+  const auto count = [&](const char* graph, const char* backend) {
+    return std::count_if(steps.begin(), steps.end(), [&](const tools::StepRecord& s) {
+      return s.inside.find(graph) != std::string::npos && (s.backend == backend);
+    });
+  };
+  EXPECT_GT(count("then_branch of If 'If_0'", "onednn"), 3);  // 16 kHz
+  EXPECT_GT(count("then_branch of If 'If_0'", "plain"), 0);
+  EXPECT_EQ(count("else_branch of If 'If_0'", "onednn"), 0);
+  EXPECT_GT(count("else_branch of If 'If_0'", "unknown"), 20);
+  const Engine engine = Engine::load(model_path("silero-vad"), {.threads = 1});
+  for (const tools::StepRecord& s : tools::explain(engine, shapes_of(stored_sample("silero-vad"))).steps) {
+    EXPECT_TRUE(s.inside.empty() || s.backend == "unknown" || s.backend == "region") << s.name;
+  }
+}
+
+TEST(Explain, ARunThatFailsIsTheReasonForWhatItDidNotReach) {
+  const Engine engine = Engine::load(model_path("silero-vad"), {.threads = 1});
+  std::string reason;
+  const Inputs tiny({{"input", Tensor(DType::f32, {1, 1})},
+                     {"state", Tensor(DType::f32, {2, 1, 128})},
+                     {"sr", Tensor::scalar(std::int64_t{8000})}});
+  for (const tools::StepRecord& s : tools::explain_run(engine, tiny).steps) {
+    if (s.backend == "unknown") reason = s.declines.at(0).reason;
+  }
+  EXPECT_NE(reason.find("the run ended before it: "), std::string::npos) << reason;
+}
+
+TEST(GraphOf, ShapesThatFollowFromDataHaveNoSpecializedGraph) {
+  const Engine engine = Engine::load(model_path("silero-vad"), {.threads = 1});
+  const auto graph = tools::try_graph(engine, tools::Stage::specialized, tools::GraphFormat::text,
+                                      shapes_of(stored_sample("silero-vad")));
+  ASSERT_FALSE(graph.ok());
+  EXPECT_EQ(graph.error().code, ErrorCode::unsupported);
+  EXPECT_NE(graph.error().message.find("If 'If_0' gives shapes that follow from data"), std::string::npos)
+      << graph.error().message;
+  const Engine policy = Engine::load(model_path("rl-ppo-g1"), {.threads = 1});
+  const std::string text =
+      tools::graph(policy, tools::Stage::specialized, tools::GraphFormat::text, shapes_of(stored_sample("rl-ppo-g1")));
+  EXPECT_NE(text.find("MatMul"), std::string::npos) << text;
+  EXPECT_EQ(text.find("= Gemm("), std::string::npos) << text;  // lowered
 }
 
 const Tensor& find(const std::vector<tools::NamedTensor>& tensors, const std::string& name) {
