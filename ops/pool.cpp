@@ -71,6 +71,8 @@ Facts infer_max_pool(const OpView& op) {
   const DType x = op.in(0).dtype;
   op.require(is_float_type(x) || x == DType::i8 || x == DType::u8, "x must be f16, bf16, f32, f64, i8 or u8, got {}",
              x);
+  op.require(op.i("storage_order") == 0 || op.i("storage_order") == 1, "storage_order must be 0 or 1, got {}",
+             op.i("storage_order"));
   const Fact y = pooled(op);
   return {y, Fact(DType::i64, y.shape)};
 }

@@ -122,6 +122,26 @@ Scalar quotient(const OpView& op, LoopBuilder& b, const Coords& at) {
   return q;
 }
 
+// Loops saturate. The other way of float8 is a cast of its own behind the quotient.
+std::vector<ValueId> lower_quantize(const OpView& op, Builder& b) {
+  const DType y = op.out(0).dtype;
+  const bool saturate = op.i("saturate") != 0 || !y.is_float8();
+  std::vector<ValueId> inputs = {op.id(0), op.id(1)};
+  if (op.has(2)) inputs.push_back(op.id(2));
+  const ValueId q = b.op("lathe::Quantize", std::move(inputs),
+                         {{"axis", op.i("axis")},
+                          {"block_size", op.i("block_size")},
+                          {"precision", op.i("precision")},
+                          {"to", static_cast<std::int64_t>(saturate ? y : DType(DType::f32))}});
+  if (saturate) return {q};
+  return {b.op("lathe::CastFloat8", {q}, {{"to", static_cast<std::int64_t>(y)}, {"saturate", std::int64_t{0}}})};
+}
+
+constexpr Attribute kLoopAttributes[] = {
+    {"axis", 1}, {"block_size", 0}, {"precision", 0}, {"to", AttrKind::integer, Attribute::kRequired}};
+
+Facts infer_quantize_loop(const OpView& op) { return {Fact(stated_dtype(op, "to"), op.in(0).shape)}; }
+
 Scalar expr_quantize(const OpView& op, LoopBuilder& b, int, const Coords& at) {
   const DType y = op.out(0).dtype;
   Scalar q = quotient(op, b, at);
@@ -224,7 +244,15 @@ constinit const OpDef op_quantize_linear = {.name = "QuantizeLinear",
                                             .attributes = kQuantizeAttributes,
                                             .since = 28,
                                             .infer = infer_quantize,
-                                            .expr = expr_quantize};
+                                            .lower = lower_quantize};
+
+extern const OpDef op_quantize_loop;
+constinit const OpDef op_quantize_loop = {.name = "Quantize",
+                                          .domain = "lathe",
+                                          .inputs = {2, 3},
+                                          .attributes = kLoopAttributes,
+                                          .infer = infer_quantize_loop,
+                                          .expr = expr_quantize};
 
 extern const OpDef op_dequantize_linear;
 constinit const OpDef op_dequantize_linear = {.name = "DequantizeLinear",

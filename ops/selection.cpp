@@ -31,7 +31,7 @@ void kernel_nonzero(KernelContext& ctx) {
   } else {
     dispatch_numeric(x.dtype(), [&](auto* type) { collect_nonzero<std::remove_pointer_t<decltype(type)>>(x, found); });
   }
-  const Shape shape = x.shape().rank() == 0 ? Shape{1} : x.shape();
+  const Shape& shape = x.shape();  // a scalar has no position to say: 0 rows
   const auto count = static_cast<std::int64_t>(found.size());
   Tensor y = ctx.allocate(0, DType::i64, {shape.rank(), count});
   auto out = y.mutable_view<std::int64_t>();

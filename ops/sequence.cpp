@@ -154,6 +154,7 @@ void kernel_concat(KernelContext& ctx) {
   const Sequence& s = ctx.value(0).sequence();
   if (s.empty()) ctx.error(ErrorCode::invalid_argument, "the sequence is empty");
   const bool new_axis = ctx.op().i("new_axis") != 0;
+  ctx.op().require(!new_axis || ctx.op().i("new_axis") == 1, "new_axis must be 0 or 1, got {}", ctx.op().i("new_axis"));
   std::vector<Tensor> parts;
   Shape out;
   int axis = 0;

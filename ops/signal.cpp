@@ -51,7 +51,8 @@ void fill_window(KernelContext& ctx, double a0, double a1, double a2) {
     const double angle = length > 0 ? 2 * std::numbers::pi * n++ / length : std::numbers::pi;
     v = a0 - a1 * std::cos(angle) + a2 * std::cos(2 * angle);
   }
-  assign(ctx.out(0), wide);
+  // An integer window is what the float32 one is cut off to: 1 - 1e-16 must not become 0.
+  assign(ctx.out(0), ctx.out(0).dtype().is_integer() ? wide.cast(DType::f32) : wide);
 }
 
 void kernel_hann(KernelContext& ctx) { fill_window(ctx, 0.5, 0.5, 0); }

@@ -100,6 +100,7 @@ class GraphBuilder {
       }
     }
     declare_outputs(proto.nodes, scope, environment);
+    for (std::string_view message : proto.outputs) scope.set_read(value_name(message));
     const std::size_t outer = gradients_.size();
     for (const NodeProto& node : proto.nodes) add_node(node, scope, environment);
     add_gradients(outer, scope);
@@ -157,6 +158,7 @@ class GraphBuilder {
   void declare_outputs(const std::vector<NodeProto>& nodes, Scope& scope, const Environment& environment) {
     Graph& graph = scope.graph();
     for (const NodeProto& node : nodes) {
+      for (std::string_view name : node.inputs) scope.set_read(name);
       for (std::string_view name : node.outputs) {
         if (name.empty()) continue;
         const ValueId id = scope.claim_result(name);
@@ -263,6 +265,9 @@ class GraphBuilder {
       if (!call.outputs[i].empty()) scope.expect_result(function.outputs[i], *caller.find(call.outputs[i]));
     }
     declare_outputs(function.nodes, scope, inner);
+    for (std::size_t i = 0; i < call.outputs.size(); ++i) {
+      if (!call.outputs[i].empty()) scope.set_read(function.outputs[i]);
+    }
     const std::size_t outer = gradients_.size();
     for (const NodeProto& node : function.nodes) add_node(node, scope, inner);
     add_gradients(outer, scope);
@@ -452,6 +457,7 @@ class GraphBuilder {
       builder_.finish(std::move(draft), scope_.graph());
     }
     Hint hint(ValueId id) override { return builder_.hints_[&scope_.graph()].of(scope_.graph(), id); }
+    bool is_read(ValueId id) override { return scope_.is_read(id); }
 
    private:
     GraphBuilder& builder_;

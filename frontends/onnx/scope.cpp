@@ -1,6 +1,8 @@
 // Looks names up through enclosing graphs, capturing on the way.
 #include "frontends/onnx/scope.h"
 
+#include <algorithm>
+
 #include "ops/ir/failure.h"
 
 namespace lathe::frontends::onnx {
@@ -46,6 +48,12 @@ ValueId Scope::claim_result(std::string_view name) {
 std::string_view Scope::declared(std::string_view name) const {
   const auto at = declared_.find(name);
   return at == declared_.end() ? std::string_view() : at->second;
+}
+
+bool Scope::is_read(ValueId id) const {
+  return id != kNone && std::any_of(names_.begin(), names_.end(), [&](const auto& entry) {
+           return entry.second == id && reads_.contains(entry.first);
+         });
 }
 
 void Unsupported::add(std::string_view domain, std::string_view op, std::string_view node) {

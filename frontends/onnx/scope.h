@@ -6,6 +6,7 @@
 #include <string>
 #include <string_view>
 #include <unordered_map>
+#include <unordered_set>
 #include <utility>
 #include <vector>
 
@@ -40,6 +41,11 @@ class Scope {
   void set_declared(std::string_view name, std::string_view message) { declared_.emplace(name, message); }
   [[nodiscard]] std::string_view declared(std::string_view name) const;
 
+  /// Notes that a node or the graph's outputs read a name.
+  void set_read(std::string_view name) { reads_.insert(name); }
+  /// Whether the name of a value of this scope is read.
+  [[nodiscard]] bool is_read(ops::ValueId id) const;
+
  private:
   ops::Graph& graph_;
   const Opsets& opsets_;
@@ -47,6 +53,7 @@ class Scope {
   std::unordered_map<std::string_view, ops::ValueId> names_;
   std::unordered_map<std::string_view, ops::ValueId> results_;
   std::unordered_map<std::string_view, std::string_view> declared_;
+  std::unordered_set<std::string_view> reads_;
   std::vector<ops::ValueId> captured_;
   std::unordered_map<ops::ValueId, ops::ValueId> stand_ins_;  ///< the input for each captured value
 };

@@ -3,7 +3,9 @@
 
 #include <algorithm>
 #include <array>
+#include <numeric>
 #include <optional>
+#include <span>
 
 #include "ops/ir/failure.h"
 #include "ops/ir/op.h"
@@ -77,9 +79,27 @@ void axes_to_input(Draft& node, UpgradeContext& context) {
   }
 }
 
-void split_2(Draft& node, UpgradeContext&) {
-  if (has_input(node, 1)) refuse(node, "split sizes as an input of opset 1 are not supported");
+ValueId as_i64(Draft& node, UpgradeContext& context, ValueId x) {
+  return context.emit(node, "Cast", {x}, {{"to", std::int64_t{DType::i64}}});
+}
+
+/// Sizes as an input had the data's dtype.
+void split_2(Draft& node, UpgradeContext& context) {
+  if (has_input(node, 1)) node.inputs[1] = as_i64(node, context, node.inputs[1]);
   set_default(node, "axis", std::int64_t{0});
+}
+
+/// One axis was repeated: `tiles` and `axis` are one number each, of the data's dtype.
+void tile_6(Draft& node, UpgradeContext& context) {
+  const ValueId x = input(node, 0);
+  const ValueId scalar = context.constant(node, "scalar", Tensor(DType::i64, {0}));
+  const ValueId axis = context.emit(node, "Reshape", {as_i64(node, context, input(node, 2)), scalar});
+  const ValueId tiles =
+      context.emit(node, "Reshape", {as_i64(node, context, input(node, 1)), context.ints(node, "one", {1})});
+  const ValueId rank = context.emit(node, "Shape", {context.emit(node, "Shape", {x})});
+  const ValueId values =
+      context.emit(node, "Concat", {context.ints(node, "off", {1}), tiles}, {{"axis", std::int64_t{0}}});
+  node.inputs = {x, context.emit(node, "OneHot", {axis, rank, values})};
 }
 
 void split_13(Draft& node, UpgradeContext& context) {
@@ -195,6 +215,9 @@ void drop_training_attributes(Draft& node, UpgradeContext&) { take<std::int64_t>
 /// spatial = 0: statistics per element of a sample, not per channel. y = (x - mean) / sqrt(var + eps) * scale + bias.
 void batch_normalization_9(Draft& node, UpgradeContext& context) {
   if (take<std::int64_t>(node, "spatial").value_or(1) != 0) return;
+  for (std::size_t i = 1; i < node.outputs.size(); ++i) {
+    if (context.is_read(node.outputs[i])) refuse(node, "training with spatial = 0 is not supported");
+  }
   const ValueId x = input(node, 0);
   const double epsilon = take<double>(node, "epsilon").value_or(1e-5);
   const ValueId shifted = context.emit(node, "Add", {input(node, 4), context.number_like(node, "epsilon", epsilon, x)});
@@ -207,10 +230,24 @@ void batch_normalization_9(Draft& node, UpgradeContext& context) {
   node.outputs.resize(1);
 }
 
-/// Before opset 14 the outputs behind Y were for training. Exporters list them even for inference, where nothing reads
-/// them.
-void batch_normalization_14(Draft& node, UpgradeContext&) {
-  node.outputs.resize(std::min<std::size_t>(node.outputs.size(), 1));
+/// Before opset 14 the outputs behind Y meant training. Exporters list them even for inference, where nothing reads
+/// them. The last two were what the backward pass wants of the batch: its mean and variance.
+void batch_normalization_14(Draft& node, UpgradeContext& context) {
+  const auto read = [&](std::size_t i) { return i < node.outputs.size() && context.is_read(node.outputs[i]); };
+  if (!read(1) && !read(2) && !read(3) && !read(4)) {
+    node.outputs.resize(std::min<std::size_t>(node.outputs.size(), 1));
+    return;
+  }
+  node.attributes.set("training_mode", std::int64_t{1});
+  constexpr std::size_t kSaved = 3;
+  if (node.outputs.size() > kSaved) {
+    Draft batch = {node.domain, node.op_type, node.name + "/saved", node.inputs, {}, node.attributes, {}};
+    batch.attributes.set("momentum", 0.0);
+    batch.outputs = {context.graph().add_value(batch.name), node.outputs[3],
+                     node.outputs.size() > 4 ? node.outputs[4] : kNone};
+    node.outputs.resize(kSaved);
+    context.add(std::move(batch));
+  }
 }
 
 /// Scale and bias were per group: every channel of a group gets its group's.
@@ -336,16 +373,52 @@ void recurrent_7(Draft& node, UpgradeContext&) { take<std::int64_t>(node, "outpu
 
 void scatter(Draft& node, UpgradeContext&) { node.op_type = "ScatterElements"; }
 
+/// The first `length` rows of x, and y with as many rows of zeros behind it as were cut off: nodes in front of and
+/// behind a scan over one sequence of a padded batch.
+struct PaddedRows {
+  ops::Graph& graph;
+  std::string name;
+  ValueId length = kNone;  ///< [1]
+  ValueId extent = kNone;  ///< [1], of the padded sequences
+
+  PaddedRows(ops::Graph& g, std::string n, ValueId lengths, ValueId x) : graph(g), name(std::move(n)) {
+    extent = emit("Shape", {x}, {{"end", std::int64_t{1}}});
+    const ValueId stated = emit("Max", {emit("Reshape", {lengths, ints({1})}), ints({0})});
+    length = emit("Min", {emit("Cast", {stated}, {{"to", std::int64_t{DType::i64}}}), extent});
+  }
+  ValueId cut(ValueId x) { return emit("Slice", {x, ints({0}), length, ints({0})}); }
+  ValueId padded(ValueId y) {
+    const ValueId pads = emit("Concat", {ints({0}), emit("Sub", {extent, length})}, {{"axis", std::int64_t{0}}});
+    return emit("Pad", {y, pads, kNone, ints({0})});
+  }
+
+ private:
+  ValueId ints(const Ints& values) {
+    return graph.add_constant(Tensor::from(values, {static_cast<std::int64_t>(values.size())}), name + "/ints");
+  }
+  ValueId emit(std::string_view op, std::vector<ValueId> inputs, ops::Attributes attributes = {}) {
+    const ops::NodeId id = graph.add_node(*ops::find_operator(op), name + "/" + std::string(op), std::move(inputs), 1,
+                                          std::move(attributes));
+    return graph.node(id).outputs[0];
+  }
+};
+
 /// Scan of opset 8 ran over a batch: every state and scan input had a leading batch dim. That is a scan over the batch
 /// whose body is the scan over the sequence.
 void scan_9(Draft& node, UpgradeContext&) {
   const ops::OpDef* op = ops::find_operator("Scan");
   const std::int64_t scanned = take<std::int64_t>(node, "num_scan_inputs").value_or(0);
   if (!op || node.subgraphs.size() != 1 || node.inputs.empty()) return;  // what is wrong is said later
-  if (has_input(node, 0)) refuse(node, "sequence lengths are not supported");
+  const ValueId lengths = node.inputs[0];
   node.inputs.erase(node.inputs.begin());
 
   Subgraph& body = node.subgraphs[0];
+  const std::size_t formal = body.graph->inputs.size() - body.captured.size();
+  if (scanned < 1 || static_cast<std::size_t>(scanned) > formal || body.graph->outputs.size() + scanned < formal) {
+    refuse(node, fmt::format("num_scan_inputs is {}, but the body has {} inputs and {} outputs", scanned, formal,
+                             body.graph->outputs.size()));
+  }
+  const std::size_t states = formal - static_cast<std::size_t>(scanned);
   auto batch = std::make_unique<ops::Graph>();
   batch->name = body.graph->name + "/batch";
   ops::Node inner;
@@ -356,10 +429,23 @@ void scan_9(Draft& node, UpgradeContext&) {
     inner.attributes.set("scan_input_directions", *std::move(directions));
   for (ValueId id : body.graph->inputs) inner.inputs.push_back(batch->add_input(body.graph->value(id).name));
   for (ValueId id : body.graph->outputs) inner.outputs.push_back(batch->add_value(body.graph->value(id).name));
-  inner.captures = static_cast<int>(body.captured.size());
   batch->outputs = inner.outputs;
+  std::optional<PaddedRows> rows;
+  if (lengths != kNone) {
+    node.inputs.push_back(lengths);
+    const ValueId length = batch->add_input(node.name + "/length");
+    std::rotate(batch->inputs.begin() + static_cast<std::ptrdiff_t>(formal), batch->inputs.end() - 1,
+                batch->inputs.end());  // captures stand last
+    rows.emplace(*batch, node.name, length, inner.inputs[states]);
+    for (std::size_t i = states; i < formal; ++i) inner.inputs[i] = rows->cut(inner.inputs[i]);
+  }
+  inner.captures = static_cast<int>(body.captured.size());
   inner.subgraphs.push_back(std::move(body.graph));
+  const std::vector<ValueId> results = inner.outputs;
   batch->add_node(std::move(inner));
+  if (rows) {
+    for (std::size_t i = states; i < results.size(); ++i) batch->outputs[i] = rows->padded(results[i]);
+  }
   body.graph = std::move(batch);
   node.attributes.set("num_scan_inputs", static_cast<std::int64_t>(node.inputs.size()));
 }
@@ -386,7 +472,19 @@ void constant_fill(Draft& node, UpgradeContext& context) {
   node.attributes.set("value", Tensor::from<double>({value}, {1}).cast(dtype));
 }
 
-// ---- the table ----
+// ---- ai.onnx.ml ----
+
+/// A list of names and their positions, in both directions.
+void label_encoder_2(Draft& node, UpgradeContext&) {
+  auto classes = take<std::vector<std::string>>(node, "classes_strings").value_or(std::vector<std::string>());
+  Ints positions(classes.size());
+  std::iota(positions.begin(), positions.end(), 0);
+  node.op_type = "CategoryMapper";
+  node.attributes.set("cats_strings", std::move(classes));
+  node.attributes.set("cats_int64s", std::move(positions));
+}
+
+// ---- the tables ----
 
 struct Upgrade {
   std::string_view op;
@@ -406,6 +504,7 @@ constexpr Upgrade kUpgrades[] = {
     {"Reshape", 5, reshape_5},
     {"Cast", 6, cast_6},
     {"Selu", 6, selu_6},
+    {"Tile", 6, tile_6},
     {"Add", 7, broadcast_7},
     {"Sub", 7, broadcast_7},
     {"Mul", 7, broadcast_7},
@@ -462,6 +561,10 @@ constexpr Upgrade kUpgrades[] = {
     {"Resize", kAlways, resize_empty_inputs},
 };
 
+constexpr Upgrade kMlUpgrades[] = {
+    {"LabelEncoder", 2, label_encoder_2},
+};
+
 static_assert(std::is_sorted(std::begin(kUpgrades), std::end(kUpgrades),
                              [](const Upgrade& a, const Upgrade& b) { return a.before < b.before; }));
 
@@ -498,12 +601,15 @@ ValueId UpgradeContext::number_like(const Draft& node, std::string_view what, do
 }
 
 void upgrade(Draft& node, std::int64_t opset, UpgradeContext& context) {
-  if (!node.domain.empty()) return;
   constexpr std::int64_t kInPlaceUntil = 6;  // a hint that outputs may take their inputs' memory
-  if (opset < kInPlaceUntil) take<Ints>(node, "consumed_inputs");
-  for (const Upgrade& u : kUpgrades) {
-    if (u.op == node.op_type && opset < u.before) u.step(node, context);
-  }
+  if (node.domain.empty() && opset < kInPlaceUntil) take<Ints>(node, "consumed_inputs");
+  const auto pass_through = [&](std::span<const Upgrade> table) {
+    for (const Upgrade& u : table) {
+      if (u.op == node.op_type && opset < u.before) u.step(node, context);
+    }
+  };
+  if (node.domain.empty()) pass_through(kUpgrades);
+  if (node.domain == "ai.onnx.ml") pass_through(kMlUpgrades);
 }
 
 }  // namespace lathe::frontends::onnx

@@ -39,6 +39,8 @@ class UpgradeContext {
   virtual void add(Draft draft) = 0;
   /// What is known of a value's type.
   [[nodiscard]] virtual Hint hint(ops::ValueId id) = 0;
+  /// Whether a node of the same graph or the graph's outputs read a value.
+  [[nodiscard]] virtual bool is_read(ops::ValueId id) = 0;
 
   /// A new node in front of `node`, with one output. `op` is "Op" or "domain::Op".
   ops::ValueId emit(const Draft& node, std::string_view op, std::vector<ops::ValueId> inputs,

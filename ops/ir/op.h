@@ -42,7 +42,9 @@ struct Attribute {
   std::string_view string;
 
   constexpr Attribute(std::string_view n, int v) : name(n), kind(AttrKind::integer), has_default(true), integer(v) {}
-  constexpr Attribute(std::string_view n, double v) : name(n), kind(AttrKind::number), has_default(true), number(v) {}
+  /// Files state numbers as float32: the default is the same, stated or not.
+  constexpr Attribute(std::string_view n, double v)
+      : name(n), kind(AttrKind::number), has_default(true), number(static_cast<double>(static_cast<float>(v))) {}
   constexpr Attribute(std::string_view n, const char* v)
       : name(n), kind(AttrKind::string), has_default(true), string(v) {}
   constexpr Attribute(std::string_view n, AttrKind k, bool is_required = false)

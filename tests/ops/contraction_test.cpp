@@ -283,6 +283,19 @@ TEST(QuantizeLinear, RoundsHalfToEvenAndSaturates) {
                 {-8, -2, 0, 2, 2, 7});
 }
 
+TEST(QuantizeLinear, Float8BeyondItsRangeWithoutSaturation) {
+  const Tensor x = floats({1, 449, -1e6F, 3, 465}), one = Tensor::scalar(1.0F);
+  const auto q = [&](DType dtype, std::int64_t saturate) {
+    return run("QuantizeLinear", {x, one},
+               {{"output_dtype", static_cast<std::int64_t>(dtype)}, {"saturate", saturate}});
+  };
+  const double nan = std::numeric_limits<double>::quiet_NaN(), inf = std::numeric_limits<double>::infinity();
+  expect_tensor(q(DType::f8e4m3fn, 1), DType::f8e4m3fn, {5}, {1, 448, -448, 3, 448});
+  expect_tensor(q(DType::f8e4m3fn, 0), DType::f8e4m3fn, {5}, {1, 448, nan, 3, nan});
+  expect_tensor(q(DType::f8e5m2, 0), DType::f8e5m2, {5}, {1, 448, -inf, 3, 448});
+  expect_tensor(q(DType::f8e4m3fnuz, 0), DType::f8e4m3fnuz, {5}, {1, nan, nan, 3, nan});
+}
+
 TEST(QuantizeLinear, ScalesPerAxisAndBlock) {
   const Tensor x = floats({2, 4, 6, 8, 10, 12}, {2, 3});
   const Tensor zero = floats({0, 1}).cast(DType::u8);

@@ -37,7 +37,7 @@ TEST(TopK, RefusesTooLargeK) {
 TEST(NonZero, ListsPositionsByRow) {
   expect_tensor(run("NonZero", {floats({0, 2, 3, 0}, {2, 2})}), DType::i64, {2, 2}, {0, 1, 1, 0});
   expect_tensor(run("NonZero", {bools({false, false})}), DType::i64, {1, 0}, {});
-  expect_tensor(run("NonZero", {Tensor::scalar(5.0F)}), DType::i64, {1, 1}, {0});
+  expect_tensor(run("NonZero", {Tensor::scalar(5.0F)}), DType::i64, {0, 1}, {});
   expect_tensor(run("NonZero", {texts({"", "a"}, {2})}), DType::i64, {1, 1}, {1});
 }
 

@@ -65,6 +65,8 @@ TEST(Stft, TransformsWindowedFrames) {
 TEST(Windows, SumCosines) {
   expect_tensor(run("HannWindow", {longs({4}, {})}), DType::f32, {4}, {0, 0.5, 1, 0.5});
   expect_tensor(run("HannWindow", {longs({3}, {})}, {{"periodic", std::int64_t{0}}}), DType::f32, {3}, {0, 1, 0});
+  expect_tensor(run("BlackmanWindow", {longs({6}, {})}, {{"output_datatype", std::int64_t{DType::i32}}}), DType::i32,
+                {6}, {0, 0, 0, 1, 0, 0});
   expect_tensor(run("HammingWindow", {longs({2}, {})}), DType::f32, {2}, {4.0 / 46, 1});
   expect_tensor(run("BlackmanWindow", {longs({2}, {})}, {{"output_datatype", std::int64_t{DType::f64}}}), DType::f64,
                 {2}, {0, 1});
