@@ -107,7 +107,7 @@ Facts infer_one_hot(const OpView& op) {
   op.require(op.in(2).shape == Shape{2}, "values must have shape 2, got {}", op.in(2).shape);
   op.require(op.value(1) != nullptr, "the value of depth is not known");
   const std::int64_t depth = op.value(1)->integer(0);
-  op.require(depth >= 0, "depth is {}", depth);
+  op.require(depth >= 0, "depth must not be negative, got {}", depth);
   Shape shape = op.in(0).shape;
   op.require(shape.rank() < Shape::kMaxRank, "the output would have rank {}, at most {} is supported", shape.rank() + 1,
              Shape::kMaxRank);

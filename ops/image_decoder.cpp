@@ -358,6 +358,7 @@ std::uint8_t luma(const std::uint8_t* rgb) {
 }
 
 void kernel(KernelContext& ctx) {
+  infer(ctx.op());
   const std::string_view format = ctx.op().s("pixel_format");
   Pixels pixels = decode(ctx.in<std::uint8_t>(0));
   std::uint8_t* rgb = pixels.rgb.data();

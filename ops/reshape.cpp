@@ -133,7 +133,7 @@ std::int64_t block_of(const OpView& op) {
   const auto mode = op.s("mode");
   const std::int64_t block = op.i("blocksize");
   op.require(op.in(0).rank() == 4, "the input must have rank 4, got {}", op.in(0).shape);
-  op.require(block > 0 && block < (1 << 15), "blocksize is {}", block);
+  op.require(block > 0 && block < (1 << 15), "blocksize must be between 1 and 32767, got {}", block);
   op.require(mode == "DCR" || mode == "CRD", "mode must be DCR or CRD, got \"{}\"", mode);
   return block;
 }
