@@ -346,10 +346,17 @@ Attributes table_attributes(const OpView& op, int axis, bool wide) {
   return a;
 }
 
+/// What a cast to integers will cut off rightly: weights add up to 1 but for rounding, and 3 must not become 2.
+ValueId to_whole(Builder& b, ValueId y) {
+  const ValueId nearest = b.op("Round", {y});
+  const ValueId distance = b.op("Abs", {b.sub(y, nearest)});
+  return b.op("Where", {b.op("Less", {distance, b.scalar(b.fact(y).dtype, 1e-9)}), nearest, y});
+}
+
 std::vector<ValueId> lower_resize(const OpView& op, Builder& b) {
   const Settings s = settings(op);
   const DType dtype = op.in(0).dtype;
-  const bool wide = dtype == DType::f64 || (dtype.is_integer() && dtype.bits() >= 32);
+  const bool wide = dtype == DType::f64 || dtype.is_integer();
   const bool crop = s.transform == Transform::tf_crop_and_resize;
   const bool by_sizes = op.has(3) && op.in(3).shape.elements() != 0;
   const bool identity = !crop && by_sizes && op.s("keep_aspect_ratio_policy") == "stretch";
@@ -376,6 +383,7 @@ std::vector<ValueId> lower_resize(const OpView& op, Builder& b) {
     const ValueId beyond = b.scalar(b.fact(y).dtype, op.f("extrapolation_value"));
     for (ValueId mask : inside) y = b.op("Where", {mask, y, beyond});
   }
+  if (dtype.is_integer() && b.fact(y).dtype.is_float()) y = to_whole(b, y);
   y = b.cast(y, dtype);
   return {y == op.id(0) ? b.op("Identity", {y}) : y};
 }

@@ -69,6 +69,16 @@ TEST(Resize, KeepsTheAspectRatio) {
   EXPECT_EQ(shape("not_smaller"), "1x1x7x14");
 }
 
+TEST(Resize, KeepsAnIntegerThatIsTheSameAllOver) {
+  for (const DType dtype : {DType::i8, DType::u8, DType::i32, DType::i64}) {
+    const Tensor x = Tensor::from<float>(std::vector<float>(12, 7), {3, 4}).cast(dtype);
+    for (const char* mode : {"linear", "cubic"}) {
+      const Tensor y = run("Resize", {x, none(), none(), longs({7, 11})}, {{"mode", mode}});
+      expect_tensor(y, dtype, {7, 11}, std::vector<double>(77, 7));
+    }
+  }
+}
+
 TEST(Resize, RefusesWhatDoesNotFit) {
   const Tensor x(DType::f32, {2, 2});
   EXPECT_NE(refusal("Resize", {x, none(), floats({1})}).find("scales must be 2 f32 values"), std::string::npos);
