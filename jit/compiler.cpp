@@ -187,7 +187,7 @@ struct Compiler::State {
     }
     const auto compile = [&](int i) { compile_chunk(chunks[static_cast<std::size_t>(i)], options, spent); };
     const int count = static_cast<int>(chunks.size());
-    if (options.pool == nullptr) {
+    if (options.pool == nullptr || count == 1) {
       for (int i = 0; i < count; ++i) compile(i);
       return;
     }
