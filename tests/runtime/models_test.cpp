@@ -30,6 +30,8 @@ TEST_P(Models, StoredOutputs) {
 
 TEST_P(Models, FurtherShapesInRandomOrder) {
   std::vector<Sample> samples = further_samples(GetParam());
+  const bool fixed = GetParam() == "rl-ppo-g1";
+  EXPECT_EQ(samples.size(), fixed ? 0U : 3U) << "batch 2, an odd shape and the smallest";
   samples.push_back(stored_sample(GetParam()));
   std::vector<std::size_t> order;
   for (std::size_t i = 0; i < samples.size(); ++i) order.insert(order.end(), 2, i);
@@ -208,14 +210,16 @@ TEST(ModelState, SileroOverTwentyStepsAtBothRates) {
       const Tensor& expected = find(steps, key + ".outputs");
       const std::int64_t length = samples.shape().back();
       Value state = Tensor(DType::f32, {2, 1, 128});
+      Tensor outputs(expected.dtype(), expected.shape());
       for (std::int64_t step = 0; step < 20; ++step) {
         const auto chunk =
             samples.view<float>().subspan(static_cast<std::size_t>(step * length), static_cast<std::size_t>(length));
         const Outputs out =
             engine.run({{"input", Tensor::from(chunk, {1, length})}, {"state", state}, {"sr", Tensor::scalar(rate)}});
         state = out["stateN"];
-        EXPECT_NEAR(out["output"].view<float>().front(), expected.number(step), 1e-3) << "step " << step;
+        outputs.mutable_view<float>()[static_cast<std::size_t>(step)] = out["output"].view<float>().front();
       }
+      EXPECT_EQ(difference("silero-vad", "output", outputs, expected), std::nullopt);
       EXPECT_EQ(difference("silero-vad", "state", state, find(steps, key + ".state")), std::nullopt);
     }
   }
