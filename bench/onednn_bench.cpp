@@ -1,4 +1,5 @@
-// oneDNN cut over Lathe's thread pool, beside oneDNN on its own OpenMP threads: the same work, the same layouts.
+// oneDNN cut over Lathe's thread pool, beside oneDNN on its own OpenMP threads: the same work, the same layouts. And
+// its pooling beside compiled loops, which is why Lathe pools with these.
 #include <benchmark/benchmark.h>
 
 #include <algorithm>
@@ -8,8 +9,10 @@
 #include <string>
 #include <vector>
 
+#include "jit/jit.h"
 #include "runtime/backends/onednn/onednn.h"
 #include "runtime/thread_pool.h"
+#include "tests/jit/kernels.h"
 
 extern "C" void omp_set_num_threads(int);
 
@@ -142,6 +145,43 @@ void matmul_openmp(benchmark::State& state, const MatMulSpec& spec) {
       state, dnnl::matmul::primitive_desc(engine, describe(spec.a), b, describe(spec.dst), user_scratchpad()));
 }
 
+/// 3x3 maxima at stride 2 over channels-last memory, on one thread.
+void pool_onednn(benchmark::State& state, std::int64_t size, std::int64_t channels) {
+  omp_set_num_threads(1);
+  const dnnl::engine engine(dnnl::engine::kind::cpu, 0);
+  dnnl::stream stream(engine);
+  const std::int64_t result = (size + 1) / 2;
+  const auto image = [&](std::int64_t extent) {
+    const Shape dims{1, channels, extent, extent};
+    return describe({DType::f32, dims, channels_last(dims)});
+  };
+  const dnnl::pooling_forward::primitive_desc desc(engine, dnnl::prop_kind::forward_inference,
+                                                   dnnl::algorithm::pooling_max, image(size), image(result), {2, 2},
+                                                   {3, 3}, {0, 0}, {1, 1}, {1, 1}, user_scratchpad());
+  const dnnl::pooling_forward primitive(desc);
+  const dnnl::memory src(desc.src_desc(), engine), dst(desc.dst_desc(), engine),
+      scratch(desc.scratchpad_desc(), engine);
+  std::fill_n(static_cast<float*>(src.get_data_handle()), size * size * channels, 0.5F);
+  measure(state, [&] {
+    primitive.execute(stream, {{DNNL_ARG_SRC, src}, {DNNL_ARG_DST, dst}, {DNNL_ARG_SCRATCHPAD, scratch}});
+  });
+  state.SetLabel(desc.impl_info_str());
+}
+
+void pool_loops(benchmark::State& state, std::int64_t size, std::int64_t channels) {
+  const loops::Kernel kernel = jit::testing::max_pool(size, size, channels);
+  const loops::Kernel* one[] = {&kernel};
+  const std::shared_ptr<jit::Compiler> compiler = jit::Compiler::get();
+  const auto code = compiler->compile(one)[0];
+  std::vector<float> x(static_cast<std::size_t>(size * size * channels), 0.5F), y(x.size());
+  void* buffers[] = {x.data(), y.data()};
+  const std::vector<std::int64_t> params = loops::pack_params(kernel);
+  std::vector<char> scratch(static_cast<std::size_t>(code->scratch_bytes(kernel)) + 64);
+  loops::ErrorSlot error;
+  const loops::KernelArgs args{buffers, params.data(), 0, kernel.extents[0], scratch.data(), &error};
+  measure(state, [&] { benchmark::DoNotOptimize(code->fn(&args)); });
+}
+
 void add(const std::string& name, const ConvSpec& spec) {
   benchmark::RegisterBenchmark(
       (name + "/lathe").c_str(),
@@ -185,6 +225,16 @@ int main(int argc, char** argv) {
   add("matmul_126x1536x384", matmul(126, 1536, 384));
   add("matmul_8x384x1536", matmul(8, 384, 1536));
   add("matmul_4096x64x64", matmul(4096, 64, 64));
+  for (const auto& [size, channels] :
+       {std::pair<std::int64_t, std::int64_t>{112, 64}, {56, 64}, {14, 256}, {10, 512}}) {
+    const std::string name = "max_pool_3x3_" + std::to_string(channels) + "_" + std::to_string(size);
+    benchmark::RegisterBenchmark(
+        (name + "/loops").c_str(),
+        [size = size, channels = channels](benchmark::State& state) { pool_loops(state, size, channels); });
+    benchmark::RegisterBenchmark(
+        (name + "/onednn").c_str(),
+        [size = size, channels = channels](benchmark::State& state) { pool_onednn(state, size, channels); });
+  }
   benchmark::Initialize(&argc, argv);
   benchmark::RunSpecifiedBenchmarks();
 }

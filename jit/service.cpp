@@ -172,7 +172,8 @@ void Service::remove_later(std::unique_ptr<Removable> module) noexcept {
     if (thread_allowed_ && !remover_.joinable()) {
       try {
         remover_ = std::thread([this] { remove_as_queued(); });
-      } catch (const std::system_error&) {  // no thread to be had: what comes next here removes it
+      } catch (const std::system_error&) {
+        thread_allowed_ = false;  // none is to be had: link() removes it
       }
     }
   }

@@ -88,14 +88,14 @@ bool enabled(std::string_view switches, std::string_view pass) {
   return true;
 }
 
-void check_switches(std::string_view switches) {
+void check_switches(std::string_view switches, std::string_view source) {
   while (!switches.empty()) {
     const std::string_view word = next_word(switches);
     if (word.empty() || word == "-all") continue;
     const bool known = std::any_of(std::begin(kPasses), std::end(kPasses),
                                    [&](const Pass& pass) { return !pass.always && switches_off(word, pass.name); });
     if (known) continue;
-    fail(ErrorCode::invalid_argument, "'{}' switches off no pass: there are {}", shown(word),
+    fail(ErrorCode::invalid_argument, "{}'{}' switches off no pass: there are {}", source, shown(word),
          fmt::join(all_switches(), ", "));
   }
 }

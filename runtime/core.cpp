@@ -114,10 +114,14 @@ EngineCore::EngineCore(const EngineOptions& options)
       cache_(options.cache_bytes),
       loop_runner_(
           [this](const loops::Kernel& kernel, const loops::KernelArgs& args) { return run_loop(kernel, args); }) {
+  std::string_view source;
   if (options_.passes.empty()) {
-    if (const char* environment = std::getenv("LATHE_PASSES")) options_.passes = environment;
+    if (const char* environment = std::getenv("LATHE_PASSES")) {
+      options_.passes = environment;
+      source = "LATHE_PASSES: ";
+    }
   }
-  passes::check_switches(options_.passes);
+  passes::check_switches(options_.passes, source);
   for (const std::string& backend : options_.backends) {
     if (backend != "jit" && backend != "onednn" && backend != "plain") {
       fail(ErrorCode::invalid_argument, "there is no backend '{}': jit, onednn and plain exist", shown(backend));

@@ -82,6 +82,8 @@ struct EngineOptions {
   /// given.
   int threads = 0;
   /// Plans, kernels and primitives for shapes that were seen are kept up to this size; the least recently used leave.
+  /// The newest stays whatever its size, and so does what a session or a running call works with (a session keeps the
+  /// plans of its last eight shapes). Kernels are shared by the process, which keeps the last 256 beyond that.
   std::size_t cache_bytes = std::size_t{256} << 20;
   /// The most data memory that the engine may hold at a time, in bytes; 0: no cap. What would exceed it fails with
   /// ErrorCode::limit_exceeded and leaves the engine usable. Results count until they are released.
@@ -101,7 +103,8 @@ struct EngineOptions {
   bool perf_map = false;
   /// Registers compiled kernels with an attached gdb. The environment variable LATHE_GDB=1 does the same.
   bool gdb = false;
-  /// Receives what Lathe has to say; it never prints by itself. Called from any thread, one call at a time.
+  /// Receives what Lathe has to say; it never prints by itself. Called from any thread, one call at a time; it
+  /// must not call into the engine that speaks.
   std::function<void(LogLevel, std::string_view)> log = {};
 };
 

@@ -41,7 +41,8 @@ class LATHE_API Session {
   Result<void> try_run(const Inputs& inputs, const RunOptions& options = {}) noexcept;
 
   /// An output of the last run that succeeded; null where there is none of that name. Its memory is the session's: it
-  /// holds until the next run, and a copy must be `clone()`d to keep it.
+  /// holds until the next run, and a copy must be `clone()`d to keep it. An index counts the outputs that the run
+  /// wanted.
   [[nodiscard]] const Value* find_output(std::string_view name) const noexcept;
   [[nodiscard]] const Value* find_output(std::size_t index) const noexcept;
 

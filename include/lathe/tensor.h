@@ -123,9 +123,11 @@ class LATHE_API Tensor {
   /// The elements converted as ONNX's Cast does (saturating to float8), packed types included; no conversion exists
   /// from or to strings.
   [[nodiscard]] Tensor cast(DType dtype) const;
-  /// Element `i` of [0, size()) as a double, whatever the dtype; of strings and complex numbers NaN.
+  /// Element `i` as a double, whatever the dtype; of strings and complex numbers NaN. Undefined where i is not in
+  /// [0, size()).
   [[nodiscard]] double number(std::int64_t i) const;
-  /// Element `i` as an integer, whatever the dtype; floats truncate; of strings and complex numbers 0.
+  /// Element `i` as an integer, whatever the dtype; floats truncate; of strings and complex numbers 0. Undefined
+  /// where i is not in [0, size()).
   [[nodiscard]] std::int64_t integer(std::int64_t i) const;
 
  private:

@@ -1,6 +1,8 @@
 // The 16 real models give what ONNX Runtime gives: on stored inputs, and at further shapes in random order.
 #include <gtest/gtest.h>
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <random>
 #include <set>
