@@ -97,10 +97,10 @@ __attribute__((target("avx2"))) void avx2_half_tile(const std::int16_t* x, const
     a = _mm256_add_epi32(a, _mm256_madd_epi16(w0, factors));
     b = _mm256_add_epi32(b, _mm256_madd_epi16(w1, factors));
   };
-  block += column * 4;
   for (std::int64_t g = 0; g < groups; ++g, block += kPackedColumns * 4, x += 4) {
-    const __m256i w0 = _mm256_cvtepi8_epi16(_mm_loadu_si128(reinterpret_cast<const __m128i*>(block)));
-    const __m256i w1 = _mm256_cvtepi8_epi16(_mm_loadu_si128(reinterpret_cast<const __m128i*>(block + 16)));
+    const auto* w = reinterpret_cast<const __m128i*>(block + column * 4);
+    const __m256i w0 = _mm256_cvtepi8_epi16(_mm_loadu_si128(w));
+    const __m256i w1 = _mm256_cvtepi8_epi16(_mm_loadu_si128(w + 1));
     row(0, w0, w1, a0, b0);
     if constexpr (kRows > 1) row(1, w0, w1, a1, b1);
     if constexpr (kRows > 2) row(2, w0, w1, a2, b2);
