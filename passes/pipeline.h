@@ -99,8 +99,8 @@ bool enabled(std::string_view switches, std::string_view pass);
 /// What Context::switches may list: "-all", and '-' with the name of each pass that may be switched off.
 std::vector<std::string> all_switches();
 
-/// Failure (invalid_argument) where `switches` names what is no pass, or a pass that always runs; its message begins with
-/// `source`.
+/// Failure (invalid_argument) where `switches` names what is no pass, or a pass that always runs; its message begins
+/// with `source`.
 void check_switches(std::string_view switches, std::string_view source = "");
 
 /// Whether two shapes are equal but for dims of extent 1. Where a pass relies on it for a Reshape, it belongs to the
