@@ -29,7 +29,10 @@ nlohmann::json to_json(const tools::PlanRecord& plan) {
                      {"why_not_real_time", s.why_not_real_time},
                      {"scratch_bytes", s.scratch_bytes}});
   }
-  return {{"steps", steps}, {"arena_bytes", plan.arena_bytes}, {"kernels", plan.kernels}};
+  return {{"steps", steps},
+          {"arena_bytes", plan.arena_bytes},
+          {"kernels", plan.kernels},
+          {"why_unknown", plan.why_unknown}};
 }
 
 void print_step(std::size_t index, const tools::StepRecord& s) {
@@ -41,22 +44,19 @@ void print_step(std::size_t index, const tools::StepRecord& s) {
     parts.push_back(name.empty() ? s.operators[i] : fmt::format("{} '{}'", s.operators[i], printable(name)));
   }
   if (parts.size() > 1) fmt::print("        fused: {}\n", fmt::join(parts, ", "));
-  for (const tools::Decline& d : s.declines) {
-    if (d.backend != s.backend) fmt::print("        {} declined: {}\n", d.backend, printable(d.reason));
-  }
+  for (const tools::Decline& d : s.declines) fmt::print("        {} declined: {}\n", d.backend, printable(d.reason));
   if (!s.why_not_real_time.empty()) fmt::print("        not real-time: {}\n", printable(s.why_not_real_time));
 }
 
 void print_plan(const tools::PlanRecord& plan) {
   std::map<std::string, std::size_t> backends;
   std::size_t nodes = 0, allocating = 0;
-  std::string inside, unknown;
+  std::string inside;
   for (std::size_t i = 0; i < plan.steps.size(); ++i) {
     const tools::StepRecord& s = plan.steps[i];
     if (s.inside != inside) fmt::print("in the {}:\n", s.inside.empty() ? "model's graph" : printable(s.inside));
     inside = s.inside;
     print_step(i, s);
-    if (s.backend == "unknown" && !s.declines.empty()) unknown = s.declines.front().reason;
     ++backends[s.backend];
     nodes += s.operators.size();
     allocating += s.allocates ? 1U : 0U;
@@ -65,7 +65,7 @@ void print_plan(const tools::PlanRecord& plan) {
   for (const auto& [backend, count] : backends) counts.push_back(fmt::format("{} {}", count, backend));
   fmt::print("{} nodes in {} steps ({}), {} compiled kernels, {} steps that allocate, arena of {} bytes\n", nodes,
              plan.steps.size(), fmt::join(counts, ", "), plan.kernels, allocating, plan.arena_bytes);
-  if (!unknown.empty()) fmt::print("unknown: {}\n", printable(unknown));
+  if (!plan.why_unknown.empty()) fmt::print("unknown: {}\n", printable(plan.why_unknown));
 }
 
 struct ExplainCommand {

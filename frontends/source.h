@@ -93,11 +93,12 @@ class Budget {
 
   void take_bytes(std::uint64_t bytes, std::string_view what);
   void take_node();
-  void check_time() const;
   void check_nesting(int depth, std::string_view what) const;
   [[nodiscard]] int nesting() const { return limits_.nesting; }
 
  private:
+  void check_time() const;
+
   LoadLimits limits_;
   std::chrono::steady_clock::time_point deadline_;
   std::uint64_t bytes_ = 0;

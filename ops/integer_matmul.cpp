@@ -78,13 +78,6 @@ void plain_tile(const std::int16_t* x, const std::int8_t* block, std::int64_t gr
 }
 
 #if defined(__x86_64__)
-template <class T>
-T read(const void* from) {
-  T value;
-  std::memcpy(&value, from, sizeof(value));
-  return value;
-}
-
 /// Eight columns of a block: two partial sums each; a product of 16 bits by 8, and a pair of them, fits 32.
 template <int kRows>
 __attribute__((target("avx2"))) void avx2_half_tile(const std::int16_t* x, const std::int8_t* block,

@@ -103,13 +103,6 @@ void integer_block(const std::int8_t* x, const std::int8_t* block, std::int64_t 
 }
 
 #if defined(__x86_64__)
-template <class T>
-T read(const void* from) {
-  T value;
-  std::memcpy(&value, from, sizeof(value));
-  return value;
-}
-
 /// A whole block without -128: |x| times ±w in 16 bits never exceeds 2 · 128 · 127.
 __attribute__((target("avx2"))) void integer_block_avx2(QuantizedRow x, const std::int8_t* block, std::int64_t groups,
                                                         std::int32_t* y) {

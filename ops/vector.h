@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <cstring>
 
 #include "ops/integer_matmul.h"
 
@@ -14,6 +15,14 @@
 #endif
 
 namespace lathe::ops {
+
+/// A value that lies in memory without alignment.
+template <class T>
+inline __attribute__((always_inline)) T read(const void* from) {
+  T value;
+  std::memcpy(&value, from, sizeof(value));
+  return value;
+}
 
 /// Matrices that vectors are multiplied with lie in blocks of columns, so that they are read from first to last: for
 /// each block its rows, for each row its columns. The last block is as wide as what remains.

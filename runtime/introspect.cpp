@@ -50,10 +50,10 @@ tools::StepRecord alone(const ops::Node& node, std::string_view why) {
 
 class Explainer {
  public:
-  /// `ran`: an execution that has run the module, or null. `eager`: the segments that ran node by node. `ended`: why
-  /// the run ended early, or nothing.
-  Explainer(EngineCore& core, bool real_time, const Execution* ran, std::set<int> eager, std::string ended)
-      : core_(core), real_time_(real_time), ran_(ran), eager_(std::move(eager)), ended_(std::move(ended)) {}
+  /// `ran`: an execution that has run the module, or null. `eager`: the segments that ran node by node. `why_unknown`:
+  /// why neither has others.
+  Explainer(EngineCore& core, bool real_time, const Execution* ran, std::set<int> eager, std::string why_unknown)
+      : core_(core), real_time_(real_time), ran_(ran), eager_(std::move(eager)), why_unknown_(std::move(why_unknown)) {}
 
   /// `values`: the module's inputs where they are known; else empty.
   void add(const Module& module, std::span<const Value> values, const std::string& inside) {
@@ -98,7 +98,7 @@ class Explainer {
           record.kernel = "";
           record.allocates = false;
           record.why_not_real_time = "";
-          record.declines.push_back({"unknown", not_reached()});
+          plan.why_unknown = why_unknown_;
         }
         push(std::move(record), inside);
       }
@@ -110,16 +110,11 @@ class Explainer {
     plan.kernels += made->kernels;
   }
 
-  [[nodiscard]] std::string not_reached() const {
-    if (!ran_) return "decided during a run";
-    return ended_.empty() ? "this run did not reach it" : "the run ended before it: " + ended_;
-  }
-
   EngineCore& core_;
   bool real_time_;
   const Execution* ran_;
   std::set<int> eager_;
-  std::string ended_;
+  std::string why_unknown_;
 };
 
 /// The node by which a module is cut where it is more than one segment; null where it is not.
@@ -164,7 +159,7 @@ std::vector<tools::PassRecord> pass_records(EngineImpl& engine, const Shapes& sh
 }
 
 tools::PlanRecord plan_record(EngineImpl& engine, const Shapes& shapes, bool real_time) {
-  Explainer explainer(*engine.core, real_time, nullptr, {}, "");
+  Explainer explainer(*engine.core, real_time, nullptr, {}, "decided during a run");
   explainer.add(*engine.module, engine.placeholders(shapes), "");
   return std::move(explainer.plan);
 }
@@ -175,13 +170,13 @@ tools::PlanRecord plan_record_of_run(EngineImpl& engine, const Inputs& inputs, b
   std::set<int> eager;
   execution.set_real_time(real_time);
   execution.note_eager(&eager);
-  std::string ended;
+  std::string why_unknown = "this run did not reach it";
   try {
     static_cast<void>(execution.run(*engine.module, values, {}));
   } catch (const Failure& failure) {
-    ended = failure.error.message;
+    why_unknown = "the run ended before it: " + failure.error.message;
   }
-  Explainer explainer(*engine.core, real_time, &execution, std::move(eager), std::move(ended));
+  Explainer explainer(*engine.core, real_time, &execution, std::move(eager), std::move(why_unknown));
   explainer.add(*engine.module, values, "");
   return std::move(explainer.plan);
 }

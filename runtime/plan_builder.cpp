@@ -224,11 +224,7 @@ class PlanBuilder {
   /// claim to, written by steps of this plan.
   bool place_part(ValueId in, ValueId out, int axis, std::size_t offset) {
     const ops::Fact &from = fact(in), &to = fact(out);
-    if (from.dtype.bits() % 8 != 0) return false;
-    for (int p = 0; p < to.rank(); ++p) {
-      const int d = to.layout.dim_at(p);
-      if (from.layout.dim_at(p) != d) return false;
-    }
+    if (from.dtype.bits() % 8 != 0 || !(from.layout == to.layout)) return false;
     for (int p = 0; to.layout.dim_at(p) != axis; ++p) {
       if (to.shape[to.layout.dim_at(p)] != 1) return false;
     }

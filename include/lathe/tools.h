@@ -80,6 +80,7 @@ struct PlanRecord {
   std::vector<StepRecord> steps;
   std::size_t arena_bytes = 0;
   std::size_t kernels = 0;  ///< compiled kernels among the steps
+  std::string why_unknown;  ///< why steps are "unknown"; empty where none is
 };
 
 /// The plan for these shapes, made where it is not there yet: the usual one, or the one of a session that is prepared
@@ -87,7 +88,7 @@ struct PlanRecord {
 LATHE_API Result<PlanRecord> try_explain(const Engine& engine, const Shapes& shapes, bool real_time = false) noexcept;
 /// The same for these inputs, after one run of the model on them: also for what its shapes depend on data, and inside
 /// the bodies of If, Loop and Scan as they were run last. What the run did not reach stays "unknown"; a run that fails
-/// is no error here, but the reason given for what it did not reach.
+/// is no error here, but PlanRecord::why_unknown.
 LATHE_API Result<PlanRecord> try_explain_run(const Engine& engine, const Inputs& inputs,
                                              bool real_time = false) noexcept;
 

@@ -63,7 +63,7 @@ void run_shard(const EngineOptions& options, int shard) {
       continue;
     }
     EXPECT_EQ(verdict.outcome, Outcome::passed) << name << ": " << verdict.reason;
-    ++passed;
+    passed += static_cast<std::size_t>(verdict.outcome == Outcome::passed);
   }
   EXPECT_GT(passed, cases.size() / (kShards * kStep) / 2);
 }
