@@ -1,5 +1,5 @@
 // oneDNN cut over Lathe's thread pool, beside oneDNN on its own OpenMP threads: the same work, the same layouts. And
-// its pooling beside compiled loops, which is why Lathe pools with these.
+// its maxima beside compiled loops.
 #include <benchmark/benchmark.h>
 
 #include <algorithm>

@@ -54,10 +54,11 @@ struct Strided {
 
 class OneDnnStep final : public Step {
  public:
-  OneDnnStep(std::unique_ptr<onednn::Primitive> primitive, bool packed, bool bias, std::vector<std::size_t> offsets,
-             const void* weights)
+  /// `reads_weights`: from a buffer; else they are `weights`, packed, or there are none.
+  OneDnnStep(std::unique_ptr<onednn::Primitive> primitive, bool reads_weights, bool bias,
+             std::vector<std::size_t> offsets, const void* weights)
       : primitive_(std::move(primitive)),
-        packed_(packed),
+        reads_weights_(reads_weights),
         bias_(bias),
         offsets_(std::move(offsets)),
         weights_(weights) {}
@@ -72,7 +73,7 @@ class OneDnnStep final : public Step {
     };
     onednn::Buffers b;
     b.src = take();
-    b.weights = packed_ ? weights_ : take();
+    b.weights = reads_weights_ ? take() : weights_;
     if (bias_) b.bias = reinterpret_cast<const float*>(take());
     std::size_t count = 0;
     while (next + 1 < offsets_.size() && count < kMostOperands) operands[count++] = take();
@@ -88,7 +89,7 @@ class OneDnnStep final : public Step {
 
  private:
   std::unique_ptr<onednn::Primitive> primitive_;
-  bool packed_;
+  bool reads_weights_;
   bool bias_;
   std::vector<std::size_t> offsets_;  // bytes, one per buffer
   const void* weights_;
@@ -115,6 +116,8 @@ class Maker {
     if (node.op->name == "MatMul" && node.op->domain.empty()) return matmul(node);
     if ((node.op->name == "Conv" || node.op->name == "ConvTranspose") && node.op->domain.empty())
       return convolution(node);
+    if (node.op->name == "AveragePool" && node.op->domain.empty()) return average(node);
+    if (node.op->name == "MaxPool" && node.op->domain.empty()) throw Declined{"its maxima lose NaN and -inf"};
     throw Declined{fmt::format("{} is not among its operators", node.op->name)};
   }
   [[nodiscard]] bool reads_tensors() const { return !operands_.empty(); }
@@ -375,7 +378,7 @@ class Maker {
     // A batch of matrices times one matrix is one tall matrix, where the rows lie evenly.
     flatten(spec);
     onednn::Made made = onednn::make_matmul(spec);
-    return finish(std::move(made), oa, ob, spec.constant_b, end, "matmul");
+    return finish(std::move(made), oa, &ob, spec.constant_b, end, "matmul");
   }
 
   /// How often each matrix of b is used.
@@ -458,7 +461,34 @@ class Maker {
     spec.dst = {DType::f32, fact(out).shape, tidy(fact(out).shape, ops::strides_of(fact(end)), true)};
     drop_unit_dims(spec);
     onednn::Made made = onednn::make_convolution(spec);
-    return finish(std::move(made), ox, ow, true, end, transposed ? "deconvolution" : "convolution");
+    return finish(std::move(made), ox, &ow, true, end, transposed ? "deconvolution" : "convolution");
+  }
+
+  ContractionStep average(const Node& node) {
+    const ValueId x = node.inputs[0];
+    const ValueId out = node.outputs[0];
+    const ops::NodeFacts nf(graph_, main_);
+    const ops::OpView op = nf.view();
+    const ops::Window window =
+        ops::resolve_window(op, ops::spatial(fact(x).shape), Shape(op.attr_ints("kernel_shape")));
+    const double work = static_cast<double>(fact(out).shape.elements()) * static_cast<double>(window.kernel.elements());
+    if (work <= kSmallContraction) throw Declined{"too small to be worth the call"};
+    onednn::PoolSpec spec;
+    rank_ = fact(out).rank();
+    channels_ = fact(out).shape[1];
+    convolution_ = true;
+    const Strided ox = operand(x);
+    spec.src = {fact(x).dtype, fact(x).shape, tidy(fact(x).shape, ox.strides, true)};
+    spec.kernel = window.kernel;
+    spec.strides = window.strides;
+    spec.dilations = window.dilations;
+    spec.pads_begin = window.pads_begin;
+    spec.pads_end = window.pads_end;
+    spec.counts_padding = op.i("count_include_pad") != 0;
+    spec.parts = options_.threads;
+    const ValueId end = epilogue(out, 1, false, spec.post_ops);
+    spec.dst = {fact(out).dtype, fact(out).shape, tidy(fact(out).shape, ops::strides_of(fact(end)), true)};
+    return finish(onednn::make_pooling(spec), ox, nullptr, false, end, "pooling");
   }
 
   /// A convolution over one row is a 1D one: oneDNN blocks along the last spatial dim.
@@ -486,7 +516,8 @@ class Maker {
     }
   }
 
-  ContractionStep finish(onednn::Made made, const Strided& src, const Strided& weights, bool constant, ValueId end,
+  /// `weights`: null where there are none.
+  ContractionStep finish(onednn::Made made, const Strided& src, const Strided* weights, bool constant, ValueId end,
                          const char* kind) {
     if (!made.primitive) throw Declined{made.declined};
     onednn::Primitive& primitive = *made.primitive;
@@ -497,10 +528,10 @@ class Maker {
         const onednn::Primitive* primitive;
         const void* source;
       };
-      const auto* source = static_cast<const std::byte*>(graph_.value(weights.base).constant.data()) + bytes(weights);
+      const auto* source = static_cast<const std::byte*>(graph_.value(weights->base).constant.data()) + bytes(*weights);
       const Context context{&primitive, source};
       result_.packed = options_.packed->get(
-          *options_.memory, graph_.value(weights.base).constant, source, primitive.weights_format(),
+          *options_.memory, graph_.value(weights->base).constant, source, primitive.weights_format(),
           primitive.weights_bytes(),
           [](const void* raw, void* out) {
             const auto* c = static_cast<const Context*>(raw);
@@ -509,8 +540,8 @@ class Maker {
           &context);
       if (!result_.packed)
         fail(ErrorCode::out_of_memory, "no memory for {} bytes of packed weights", primitive.weights_bytes());
-    } else {
-      read(weights.base, bytes(weights));
+    } else if (weights != nullptr) {
+      read(weights->base, bytes(*weights));
     }
     if (bias_) read(bias_->base, bytes(*bias_));
     for (const Strided& o : operands_) read(o.base, bytes(o));
@@ -518,8 +549,8 @@ class Maker {
     result_.writes = end;
     const std::string name = primitive.name();
     const std::size_t scratch = primitive.scratch_bytes();
-    result_.step = std::make_unique<OneDnnStep>(std::move(made.primitive), packed, bias_.has_value(), offsets_,
-                                                result_.packed.get());
+    result_.step = std::make_unique<OneDnnStep>(std::move(made.primitive), weights != nullptr && !packed,
+                                                bias_.has_value(), offsets_, result_.packed.get());
     result_.step->record.backend = "onednn";
     result_.step->record.kernel = fmt::format("{} ({})", kind, name);
     result_.step->record.scratch_bytes = scratch;

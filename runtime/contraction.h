@@ -1,4 +1,5 @@
-// Contractions through oneDNN: matmul, convolution, transposed convolution, with what is fused behind them as post-ops.
+// Contractions through oneDNN: matmul, convolution, transposed convolution, average pooling, with what is fused behind
+// them as post-ops.
 #pragma once
 
 #include <memory>

@@ -569,6 +569,96 @@ TEST(OneDnnConvolution, DeclinesWithAReason) {
   EXPECT_EQ(make_convolution(cropped).declined, "oneDNN has no negative padding");
 }
 
+// ---- pooling ----
+
+struct PoolCase {
+  Shape src;  // [N, C, spatial…]
+  Shape kernel, strides, dilations, begin, end;
+  bool ceil = false;
+};
+
+PoolSpec spec_of(const PoolCase& c, bool counts_padding) {
+  PoolSpec spec;
+  Shape dst{c.src[0], c.src[1]};
+  for (int s = 0; s < c.kernel.rank(); ++s) {
+    const std::int64_t span = (c.kernel[s] - 1) * c.dilations[s] + 1;
+    const std::int64_t room = c.src[s + 2] + c.begin[s] + c.end[s] - span;
+    dst.push_back((c.ceil ? (room + c.strides[s] - 1) / c.strides[s] : room / c.strides[s]) + 1);
+  }
+  spec.src = {DType::f32, c.src, channels_last(c.src)};
+  spec.dst = {DType::f32, dst, channels_last(dst)};
+  spec.kernel = c.kernel;
+  spec.strides = c.strides;
+  spec.dilations = c.dilations;
+  spec.pads_begin = c.begin;
+  spec.pads_end = c.end;
+  spec.counts_padding = counts_padding;
+  return spec;
+}
+
+double average(const PoolSpec& spec, const std::vector<float>& src, const Shape& index) {
+  Shape is = index;
+  double sum = 0;
+  std::int64_t count = 0;
+  for_each(spec.kernel, [&](const Shape& tap) {
+    bool inside = true;
+    for (int s = 0; s < spec.kernel.rank(); ++s) {
+      is[s + 2] = index[s + 2] * spec.strides[s] - spec.pads_begin[s] + tap[s] * spec.dilations[s];
+      inside = inside && is[s + 2] >= 0 && is[s + 2] < spec.src.dims[s + 2];
+    }
+    if (inside) sum += static_cast<double>(src[at(spec.src, is)]);
+    count += static_cast<std::int64_t>(inside || spec.counts_padding);
+  });
+  return sum / static_cast<double>(count);
+}
+
+void check_pooling(const PoolSpec& spec, bool cuts) {
+  const auto src = random_values<float>(extent_of(spec.src), 7);
+  const auto operands = random_operands(spec.post_ops);
+  check_parts<float>(
+      spec, make_pooling, {src.data(), nullptr, nullptr, &operands},
+      [&](const Shape& index) { return apply_all(spec.post_ops, operands, average(spec, src, index), index); }, cuts,
+      true);
+}
+
+TEST(OneDnnPooling, Averages) {
+  const PoolCase cases[] = {
+      {{1, 16, 14, 14}, {2, 2}, {2, 2}, {1, 1}, {0, 0}, {0, 0}},
+      {{1, 16, 15, 13}, {3, 3}, {2, 2}, {1, 1}, {1, 1}, {1, 1}},
+      {{1, 20, 15, 13}, {3, 2}, {1, 3}, {1, 1}, {2, 0}, {0, 1}},  // asymmetric everything, odd channels
+      {{3, 8, 9, 9}, {3, 3}, {1, 1}, {1, 1}, {1, 1}, {1, 1}},
+      {{2, 16, 33}, {4}, {2}, {1}, {1}, {1}},
+      {{1, 16, 6, 7, 8}, {2, 2, 2}, {2, 1, 2}, {1, 1, 1}, {0, 1, 0}, {0, 0, 0}},
+  };
+  for (const PoolCase& c : cases) {
+    SCOPED_TRACE(c.src.to_string() + " under " + c.kernel.to_string());
+    for (const bool counts_padding : {false, true}) {
+      PoolSpec spec = spec_of(c, counts_padding);
+      check_pooling(spec, c.src[0] == 1);
+      spec.post_ops = {{.kind = Kind::relu, .alpha = 0.1F}, {.kind = Kind::add, .operand = spec.dst}};
+      check_pooling(spec, c.src[0] == 1);
+    }
+  }
+  check_pooling(spec_of({{1, 16, 8, 8}, {3, 3}, {2, 2}, {1, 1}, {0, 0}, {0, 0}, true}, false), true);
+}
+
+TEST(OneDnnPooling, DeclinesWithAReason) {
+  const PoolCase c{{1, 16, 8, 8}, {3, 3}, {2, 2}, {1, 1}, {0, 0}, {0, 0}, true};
+  EXPECT_EQ(make_pooling(spec_of(c, true)).declined, "a window reaches beyond the padding");
+  PoolCase wide = c;
+  wide.begin = {3, 0};
+  EXPECT_EQ(make_pooling(spec_of(wide, false)).declined, "a window would see padding only");
+  PoolCase cropped = c;
+  cropped.begin = {0, -1};
+  EXPECT_EQ(make_pooling(spec_of(cropped, false)).declined, "oneDNN has no negative padding");
+  PoolSpec half = spec_of(c, false);
+  half.src.dtype = DType::f16;
+  EXPECT_EQ(make_pooling(half).declined, "oneDNN is not used for averages of f16");
+  PoolSpec rows = spec_of(c, false);
+  rows.src.strides = row_major(rows.src.dims);
+  EXPECT_EQ(make_pooling(rows).declined, "oneDNN has only its reference implementation");
+}
+
 // ---- a good guest ----
 
 TEST(OneDnn, WeightFormatsAreEqualWhereWeightsCanBeShared) {

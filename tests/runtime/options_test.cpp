@@ -1,6 +1,10 @@
 // Passes and backends can be switched off without changing results, and the host's OpenMP settings stay the host's.
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
 #include "passes/pipeline.h"
 #include "tests/support/engine_of.h"
 #include "tests/support/real_models.h"
@@ -108,6 +112,66 @@ TEST(Backends, OneDnnRunsATransposedConvolutionWithItsResidualAndActivation) {
     if (step.backend == "onednn") operators.insert(operators.end(), step.operators.begin(), step.operators.end());
   }
   EXPECT_EQ(operators, (std::vector<std::string>{"ConvTranspose", "Add", "Relu"}));
+}
+
+onnx::ModelSpec pooled(const char* pool, std::vector<onnx::Bytes> attributes) {
+  attributes.push_back(onnx::attr("kernel_shape", onnx::Ints{3, 3}));
+  attributes.push_back(onnx::attr("strides", onnx::Ints{2, 2}));
+  return {.graph = {.nodes = {{"Conv", {"x", "filters"}, {"filtered"}},
+                              {pool, {"filtered"}, {"means"}, std::move(attributes)},
+                              {"Mul", {"means", "per_channel"}, {"scaled"}},
+                              {"LeakyRelu", {"scaled"}, {"y"}}},
+                    .inputs = {onnx::value("x", DType::f32, {"n", 16, "h", "w"})},
+                    .outputs = {onnx::value("y", DType::f32, {"n", 16, "h2", "w2"})},
+                    .initializers = {onnx::tensor("filters", {16, 16, 1, 1}, std::vector<float>(256, 0.25F)),
+                                     onnx::tensor("per_channel", {16, 1, 1}, std::vector<float>(16, -3))}}};
+}
+
+TEST(Backends, AveragesAreTheSameOnEach) {
+  for (const int counts_padding : {0, 1}) {
+    for (const int ceil : {0, 1}) {
+      const onnx::ModelSpec spec =
+          pooled("AveragePool", {onnx::attr("pads", onnx::Ints{1, 0, 1, 1}),
+                                 onnx::attr("count_include_pad", counts_padding), onnx::attr("ceil_mode", ceil)});
+      const Engine plain = engine_of(spec, {.threads = 1, .passes = "-all", .backends = {"plain"}});
+      for (const int threads : {1, 2}) {
+        const Engine engine = engine_of(spec, {.threads = threads});
+        for (const Shape& shape :
+             {Shape{1, 16, 40, 41}, Shape{3, 16, 33, 30}, Shape{1, 16, 5, 5}, Shape{0, 16, 9, 9}}) {
+          const Tensor x = whole_numbers(shape, 3);
+          const Outputs expected = plain.run(x), actual = engine.run(x);
+          const auto want = expected[0].view<float>(), got = actual[0].view<float>();
+          ASSERT_EQ(want.size(), got.size());
+          for (std::size_t i = 0; i < want.size(); ++i)
+            ASSERT_NEAR(got[i], want[i], 1e-5 * (1 + std::abs(want[i]))) << shape.to_string() << " element " << i;
+        }
+      }
+    }
+  }
+}
+
+TEST(Backends, OneDnnRunsAveragesWithWhatFollowsThem) {
+  const Engine engine = engine_of(pooled("AveragePool", {}), {.threads = 1});
+  std::vector<std::string> operators;
+  for (const tools::StepRecord& step : tools::explain(engine, {{"x", {1, 16, 40, 40}}}).steps) {
+    if (step.backend == "onednn") operators.insert(operators.end(), step.operators.begin(), step.operators.end());
+  }
+  EXPECT_EQ(operators, (std::vector<std::string>{"Conv", "AveragePool", "Mul", "LeakyRelu"}));
+}
+
+TEST(Backends, MaximaKeepNanAndMinusInfinity) {
+  onnx::ModelSpec spec = pooled("MaxPool", {});
+  spec.graph.nodes = {spec.graph.nodes[1]};
+  spec.graph.nodes[0].inputs = {"x"};
+  spec.graph.nodes[0].outputs = {"y"};
+  const Engine engine = engine_of(spec);
+  Tensor x(DType::f32, {1, 16, 41, 41});
+  const auto values = x.mutable_view<float>();
+  std::fill(values.begin(), values.end(), -std::numeric_limits<float>::infinity());
+  values[41 + 1] = std::numeric_limits<float>::quiet_NaN();
+  const Outputs y = engine.run(x);
+  EXPECT_TRUE(std::isnan(y[0].view<float>()[0]));
+  EXPECT_EQ(y[0].view<float>()[1], -std::numeric_limits<float>::infinity());
 }
 
 TEST(Backends, OneThatIsNeededButSwitchedOffIsNamed) {

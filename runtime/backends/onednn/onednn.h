@@ -1,4 +1,5 @@
-// oneDNN matmul, convolution and transposed convolution as prepared primitives; no oneDNN header is needed to use them.
+// oneDNN matmul, convolution, transposed convolution and average pooling as prepared primitives; no oneDNN header is
+// needed to use them.
 #pragma once
 
 #include <cstddef>
@@ -88,7 +89,22 @@ struct ConvSpec {
   int parts = 1;
 };
 
-/// The memory of one execution. `weights` points to packed weights unless weights_format() is empty.
+/// dst = post_ops(averages of src under a window), ONNX's AveragePool; extents, strides and pads as of ConvSpec, f32.
+/// oneDNN's maxima are not offered: they skip NaN, and are the lowest finite number where all of a window is −∞.
+struct PoolSpec {
+  Operand src;
+  Operand dst;
+  Shape kernel;
+  Shape strides;
+  Shape dilations;  ///< 1 = dense
+  Shape pads_begin;
+  Shape pads_end;
+  bool counts_padding = false;  ///< as zeros
+  std::vector<PostOp> post_ops;
+  int parts = 1;
+};
+
+/// The memory of one execution. `weights` points to packed weights unless weights_format() is empty; pools have none.
 struct Buffers {
   const void* src = nullptr;
   const void* weights = nullptr;
@@ -137,5 +153,6 @@ struct Made {
 };
 [[nodiscard]] Made make_matmul(const MatMulSpec& spec);
 [[nodiscard]] Made make_convolution(const ConvSpec& spec);
+[[nodiscard]] Made make_pooling(const PoolSpec& spec);
 
 }  // namespace lathe::onednn

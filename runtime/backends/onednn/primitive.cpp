@@ -1,4 +1,4 @@
-// How prepared primitives run, and what matmul and convolution share in making them.
+// How prepared primitives run, and what their makers share.
 #include "runtime/backends/onednn/primitive.h"
 
 #include <algorithm>
@@ -222,9 +222,9 @@ struct Primitive::Impl::Handles {
       args.push_back({arg, memory.back().get()});
     };
     add(DNNL_ARG_SRC, kernel.src);
-    add(DNNL_ARG_WEIGHTS, kernel.weights);
     add(DNNL_ARG_DST, kernel.dst);
     add(DNNL_ARG_SCRATCHPAD, kernel.scratchpad);
+    if (!kernel.weights.is_zero()) add(DNNL_ARG_WEIGHTS, kernel.weights);
     if (!kernel.bias.is_zero()) add(DNNL_ARG_BIAS, kernel.bias);
     for (std::size_t i = 0; i < kernel.operands.size(); ++i) add(impl.operand_args[i], kernel.operands[i]);
   }
@@ -257,10 +257,10 @@ bool Primitive::Impl::run_part(const Part& part, std::atomic<Handles*>& slot, co
   std::unique_ptr<Handles> handles(slot.exchange(nullptr));
   if (!handles) handles = std::make_unique<Handles>(*this, kernel);
   handles->set(0, at(buffers.src, part.src));
-  handles->set(1, at(buffers.weights, part.weights));
-  handles->set(2, at(buffers.dst, part.dst));
-  handles->set(3, scratch);
-  std::size_t next = 4;
+  handles->set(1, at(buffers.dst, part.dst));
+  handles->set(2, scratch);
+  std::size_t next = 3;
+  if (!kernel.weights.is_zero()) handles->set(next++, at(buffers.weights, part.weights));
   if (!kernel.bias.is_zero()) handles->set(next++, at(buffers.bias, part.bias));
   for (std::size_t i = 0; i < part.operands.size(); ++i) {
     handles->set(next++, at(buffers.operands[i], part.operands[i]));

@@ -54,7 +54,7 @@ dnnl::memory::dims to_dims(const Shape& shape);
 /// One compiled oneDNN primitive with the layouts of what it takes. Parts of equal extents share one.
 struct Kernel {
   dnnl::primitive primitive;
-  Md src, weights, bias, dst, scratchpad;  // bias is zero where there is none
+  Md src, weights, bias, dst, scratchpad;  // weights and bias are zero where there are none
   std::vector<Md> operands;
   std::string name;
 };
@@ -78,17 +78,21 @@ struct Declined {
 dnnl::primitive_attr attributes(const std::vector<PostOp>& post_ops, const Slice& slice);
 std::vector<std::int64_t> operand_offsets(const std::vector<PostOp>& post_ops, const Slice& slice);
 
-/// A kernel from a primitive descriptor; declines where oneDNN has only its reference implementation.
+/// A kernel from a primitive descriptor; declines where oneDNN has only its reference implementation or plain C++.
 template <class PrimitiveDesc, class Primitive>
 Kernel compile(const PrimitiveDesc& desc, bool bias, const std::vector<PostOp>& post_ops, const Slice& slice) {
   if (!desc) throw Declined{"oneDNN has no implementation"};
   Kernel kernel;
   kernel.name = desc.impl_info_str();
-  if (kernel.name.find("ref") != std::string::npos) throw Declined{"oneDNN has only its reference implementation"};
+  for (const char* slow : {"ref", "simple"}) {
+    if (kernel.name.find(slow) != std::string::npos) throw Declined{"oneDNN has only its reference implementation"};
+  }
   kernel.primitive = Primitive(desc);
   kernel.src = desc.src_desc();
-  kernel.weights = desc.weights_desc();
-  if (bias) kernel.bias = desc.bias_desc();
+  if constexpr (requires { desc.bias_desc(); }) {
+    kernel.weights = desc.weights_desc();
+    if (bias) kernel.bias = desc.bias_desc();
+  }
   kernel.dst = desc.dst_desc();
   kernel.scratchpad = desc.scratchpad_desc();
   for (const PostOp& op : post_ops) {
@@ -124,8 +128,8 @@ struct Primitive::Impl {
 
 /// How the work is cut into pieces; the next way is tried where oneDNN has no fast implementation of these pieces.
 enum class Cut : std::uint8_t {
-  preferred,  ///< matmul: batch and columns; convolution: batch and output rows
-  other,      ///< matmul: batch and rows; convolution: batch
+  preferred,  ///< matmul: batch and columns; windows: batch and output rows
+  other,      ///< matmul: batch and rows; windows: batch
   none,
 };
 

@@ -1,0 +1,70 @@
+// AveragePool through oneDNN.
+#include "runtime/backends/onednn/pieces.h"
+
+namespace lathe::onednn {
+namespace {
+
+Sliding sliding_of(const PoolSpec& spec) {
+  return {spec.src.dims, spec.dst.dims, spec.kernel, spec.strides, spec.dilations, spec.pads_begin, false, spec.parts};
+}
+
+void check(const PoolSpec& spec) {
+  const int rank = spec.src.dims.rank();
+  if (rank < 3 || rank > 5) throw Declined{"oneDNN pools 1 to 3 spatial dims"};
+  if (spec.src.dtype != DType::f32)
+    throw Declined{"oneDNN is not used for averages of " + std::string(spec.src.dtype.name())};
+  for (const Operand* operand : {&spec.src, &spec.dst}) {
+    for (const std::int64_t extent : operand->dims) {
+      if (extent == 0) throw Declined{"a tensor is empty"};
+    }
+  }
+  const Sliding sliding = sliding_of(spec);
+  for (int s = 0; s < spec.kernel.rank(); ++s) {
+    const std::int64_t span = (spec.kernel[s] - 1) * spec.dilations[s] + 1;
+    const std::int64_t end = end_padding(sliding, s);
+    if (spec.pads_begin[s] < 0) throw Declined{"oneDNN has no negative padding"};
+    if (spec.pads_begin[s] >= span || end >= span) throw Declined{"a window would see padding only"};
+    if (spec.counts_padding && end > spec.pads_end[s]) throw Declined{"a window reaches beyond the padding"};
+  }
+}
+
+Kernel compile_piece(const PoolSpec& spec, const Piece& piece) {
+  using Forward = dnnl::pooling_forward;
+  auto dilations = to_dims(spec.dilations);
+  for (auto& d : dilations) --d;  // oneDNN counts the elements between taps
+  const auto algorithm =
+      spec.counts_padding ? dnnl::algorithm::pooling_avg_include_padding : dnnl::algorithm::pooling_avg_exclude_padding;
+  const Forward::primitive_desc desc(
+      engine(), dnnl::prop_kind::forward_inference, algorithm, describe(exact_part(spec.src, piece.src)),
+      describe(exact_part(spec.dst, piece.dst)), to_dims(spec.strides), to_dims(spec.kernel), dilations,
+      to_dims(piece.pads_begin), to_dims(piece.pads_end), attributes(spec.post_ops, piece.dst), true);
+  return compile<Forward::primitive_desc, Forward>(desc, false, spec.post_ops, piece.dst);
+}
+
+std::unique_ptr<Primitive::Impl> make(const PoolSpec& spec, Cut way) {
+  auto impl = std::make_unique<Primitive::Impl>();
+  std::map<std::vector<std::int64_t>, int> known;
+  for (const Piece& piece : pieces_of(sliding_of(spec), way)) {
+    const auto [found, fresh] = known.try_emplace(extents_of(piece), static_cast<int>(impl->kernels.size()));
+    if (fresh) impl->kernels.push_back(compile_piece(spec, piece));
+    Part part;
+    part.kernel = found->second;
+    part.src = bytes_of(spec.src, offset_of(spec.src, piece.src));
+    part.dst = bytes_of(spec.dst, offset_of(spec.dst, piece.dst));
+    part.operands = operand_offsets(spec.post_ops, piece.dst);
+    impl->parts.push_back(std::move(part));
+  }
+  impl->finish(spec.post_ops, std::nullopt);
+  return impl;
+}
+
+}  // namespace
+
+Made make_pooling(const PoolSpec& spec) {
+  return make_or_decline(spec, [](const PoolSpec& checked, Cut way) {
+    check(checked);
+    return make(checked, way);
+  });
+}
+
+}  // namespace lathe::onednn
