@@ -113,16 +113,26 @@ class Maker {
     for (ValueId v : node.inputs) {
       if (v != kNone && fact(v).shape.elements() == 0) throw Declined{"an operand is empty"};
     }
-    if (node.op->name == "MatMul" && node.op->domain.empty()) return matmul(node);
-    if ((node.op->name == "Conv" || node.op->name == "ConvTranspose") && node.op->domain.empty())
-      return convolution(node);
-    if (node.op->name == "AveragePool" && node.op->domain.empty()) return average(node);
-    if (node.op->name == "MaxPool" && node.op->domain.empty()) throw Declined{"its maxima lose NaN and -inf"};
+    for (const Offer& offer : kOffers) {
+      if (names(offer, *node.op)) return (this->*offer.make)(node);
+    }
+    if (node.op->name == "MaxPool") throw Declined{"its maxima lose NaN and -inf"};
     throw Declined{fmt::format("{} is not among its operators", node.op->name)};
+  }
+  static bool takes(const ops::OpDef& op) {
+    return std::any_of(std::begin(kOffers), std::end(kOffers), [&](const Offer& offer) { return names(offer, op); });
   }
   [[nodiscard]] bool reads_tensors() const { return !operands_.empty(); }
 
  private:
+  /// What oneDNN is offered of ONNX's default domain.
+  struct Offer {
+    std::string_view name;
+    ContractionStep (Maker::*make)(const Node&);
+  };
+  static const Offer kOffers[4];
+  static bool names(const Offer& offer, const ops::OpDef& op) { return op.domain.empty() && op.name == offer.name; }
+
   [[nodiscard]] const ops::Fact& fact(ValueId v) const { return *graph_.value(v).fact; }
 
   [[nodiscard]] bool is_view_here(NodeId n) const {
@@ -572,7 +582,14 @@ class Maker {
   ContractionStep result_;
 };
 
+constexpr Maker::Offer Maker::kOffers[] = {{"AveragePool", &Maker::average},
+                                           {"Conv", &Maker::convolution},
+                                           {"ConvTranspose", &Maker::convolution},
+                                           {"MatMul", &Maker::matmul}};
+
 }  // namespace
+
+bool offered_to_onednn(const ops::OpDef& op) { return Maker::takes(op); }
 
 ContractionStep make_contraction(const Graph& graph, const Group& group, const BuildOptions& options) {
   ContractionStep declined;

@@ -20,6 +20,9 @@ struct ContractionStep {
   std::string declined;
 };
 
+/// Whether oneDNN is asked first for groups of this operator.
+bool offered_to_onednn(const ops::OpDef& op);
+
 /// Tries to run a contraction group on oneDNN, as much of its epilogue as oneDNN takes included.
 ContractionStep make_contraction(const ops::Graph& graph, const ops::Group& group, const BuildOptions& options);
 

@@ -5,23 +5,15 @@
 #include <lathe/tools.h>
 
 #include "ops/ir/op.h"
+#include "runtime/contraction.h"
 
 namespace lathe::tools {
-
-namespace {
-
-/// What plans offer to oneDNN (PlanBuilder).
-bool offered_to_onednn(const ops::OpDef& op) {
-  return op.domain.empty() && (op.name == "Conv" || op.name == "ConvTranspose" || op.name == "MatMul");
-}
-
-}  // namespace
 
 std::vector<OperatorInfo> operators() {
   std::vector<OperatorInfo> all;
   for (const ops::OpDef* op : ops::all_operators()) {
     const char* how = op->region != ops::Region::none ? "region" : op->lower ? "lower" : op->expr ? "expr" : "kernel";
-    all.push_back({std::string(op->name), std::string(op->domain), op->since, how, offered_to_onednn(*op)});
+    all.push_back({std::string(op->name), std::string(op->domain), op->since, how, runtime::offered_to_onednn(*op)});
   }
   std::sort(all.begin(), all.end(), [](const OperatorInfo& a, const OperatorInfo& b) {
     return std::tie(a.domain, a.name) < std::tie(b.domain, b.name);
