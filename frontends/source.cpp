@@ -155,19 +155,20 @@ void Budget::take_bytes(std::uint64_t bytes, std::string_view what) {
     fail(ErrorCode::limit_exceeded, "{}: its {} bytes pass the load's limit of {}", what, bytes, limits_.bytes);
   }
   bytes_ += bytes;
-  check_time();
+  clock_.check();
 }
 
 void Budget::take_node() {
   if (++nodes_ > limits_.nodes) {
     fail(ErrorCode::limit_exceeded, "the model has more than {} nodes, the load's limit", limits_.nodes);
   }
-  check_time();
+  clock_.check();
 }
 
-void Budget::check_time() const {
-  if (std::chrono::steady_clock::now() <= deadline_) return;
-  fail(ErrorCode::limit_exceeded, "the load took longer than its limit of {} ms", limits_.time.count());
+void LoadClock::check() const {
+  const auto took = std::chrono::duration_cast<std::chrono::milliseconds>(std::chrono::steady_clock::now() - start_);
+  if (took < limit_) return;
+  fail(ErrorCode::limit_exceeded, "the load took longer than its limit of {} ms", limit_.count());
 }
 
 void Budget::check_nesting(int depth, std::string_view what) const {

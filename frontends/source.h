@@ -85,11 +85,22 @@ class ModelSource {
   bool keep_mapped_ = false;
 };
 
+/// The time that one load may take, from construction on.
+class LoadClock {
+ public:
+  explicit LoadClock(std::chrono::milliseconds limit) : limit_(limit) {}
+  /// Failure (limit_exceeded) once it has passed.
+  void check() const;
+
+ private:
+  std::chrono::milliseconds limit_;
+  std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
+};
+
 /// Counts what one load has used; Failure (limit_exceeded) where a limit is passed.
 class Budget {
  public:
-  explicit Budget(const LoadLimits& limits)
-      : limits_(limits), deadline_(std::chrono::steady_clock::now() + limits.time) {}
+  explicit Budget(const LoadLimits& limits) : limits_(limits), clock_(limits.time) {}
 
   void take_bytes(std::uint64_t bytes, std::string_view what);
   void take_node();
@@ -100,7 +111,7 @@ class Budget {
   void check_time() const;
 
   LoadLimits limits_;
-  std::chrono::steady_clock::time_point deadline_;
+  LoadClock clock_;
   std::uint64_t bytes_ = 0;
   std::uint64_t nodes_ = 0;
 };

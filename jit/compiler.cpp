@@ -11,6 +11,7 @@
 #include <list>
 #include <map>
 #include <mutex>
+#include <new>
 #include <unordered_map>
 
 #include "jit/codegen.h"
@@ -117,10 +118,21 @@ struct Compiler::State {
   std::size_t swept_at = 1024;
   Stats stats;
 
-  /// Keeps a kernel alive for a while. The caller holds the mutex.
-  void touch(const Handle& kernel) {
-    recent.push_front(kernel);
+  /// Keeps a kernel alive for a while, where there is memory to. The caller holds the mutex.
+  void touch(const Handle& kernel) noexcept {
+    try {
+      recent.push_front(kernel);
+    } catch (const std::bad_alloc&) {  // then it goes with its last holder
+    }
     if (recent.size() > kRecent) recent.pop_back();
+  }
+  /// Ends jobs that will not be compiled; who waits for them gets the failure.
+  void give_up(std::span<const std::unique_ptr<Job>> jobs, const std::exception_ptr& failure) noexcept {
+    const std::lock_guard lock(mutex);
+    for (const auto& job : jobs) {
+      cache.erase(job->key);
+      job->promise.set_exception(failure);
+    }
   }
   /// Forgets structures whose code is gone, once there are many.
   void sweep() {
@@ -131,7 +143,36 @@ struct Compiler::State {
     swept_at = std::max<std::size_t>(1024, cache.size() * 2);
   }
 
-  void compile_chunk(std::span<Job* const> jobs, const Options& options, Spent& spent) {
+  /// The code of a kernel, now or once it is compiled; what the caller must compile for it joins `jobs`, which have
+  /// room.
+  std::shared_future<Handle> find_or_add(const Kernel& kernel, const Machine& machine, const Options& options,
+                                         std::vector<std::unique_ptr<Job>>& jobs) {
+    auto job = std::make_unique<Job>(kernel);
+    job->schedule = choose_schedule(job->analysis, machine);
+    job->level = level_of(job->analysis, options.code_level);
+    job->key = loops::structure_key(kernel) + job->schedule.key();
+    job->key += static_cast<char>(job->level);
+    job->key += static_cast<char>(machine.vector_bits / 128);
+    job->key += static_cast<char>((options.perf_map ? 1 : 0) + (options.gdb ? 2 : 0));
+
+    std::shared_future<Handle> result = job->promise.get_future().share();
+    const std::lock_guard lock(mutex);
+    Entry& entry = cache[job->key];
+    if (Handle known = entry.kernel.lock()) {
+      ++stats.cache_hits;
+      job->promise.set_value(std::move(known));
+      return result;
+    }
+    if (entry.pending.valid()) {
+      ++stats.cache_hits;
+      return entry.pending;
+    }
+    entry.pending = result;
+    jobs.push_back(std::move(job));
+    return result;
+  }
+
+  void compile_chunk(std::span<Job* const> jobs, const Options& options, Spent& spent) noexcept {
     const auto start = std::chrono::steady_clock::now();
     std::shared_ptr<const CodeModule> code;
     std::size_t bytes = 0;
@@ -165,7 +206,7 @@ struct Compiler::State {
       }
       ++stats.kernels_compiled;
       ++spent.kernels;
-      Entry& entry = cache[jobs[i]->key];
+      Entry& entry = cache.find(jobs[i]->key)->second;  // there as long as it is pending
       entry.kernel = handles[i];
       entry.pending = {};
       touch(handles[i]);
@@ -173,11 +214,10 @@ struct Compiler::State {
     }
   }
 
-  /// Jobs of one level share modules; several modules are compiled at the same time where the options allow.
-  void compile_all(std::vector<std::unique_ptr<Job>>& jobs, const Options& options, Spent& spent) {
+  /// Jobs of one level share modules.
+  static std::vector<std::vector<Job*>> modules_of(std::vector<std::unique_ptr<Job>>& jobs, std::size_t threads) {
     std::stable_sort(jobs.begin(), jobs.end(), [](const auto& a, const auto& b) { return a->level < b->level; });
     std::vector<std::vector<Job*>> chunks;
-    const std::size_t threads = options.pool != nullptr ? static_cast<std::size_t>(options.pool->threads()) : 1;
     const std::size_t size = std::clamp((jobs.size() + threads - 1) / threads, std::size_t{1}, kKernelsPerModule);
     for (const auto& job : jobs) {
       if (chunks.empty() || chunks.back().size() == size || chunks.back().front()->level != job->level) {
@@ -185,9 +225,14 @@ struct Compiler::State {
       }
       chunks.back().push_back(job.get());
     }
+    return chunks;
+  }
+
+  /// Several modules are compiled at the same time where the options allow.
+  void compile_all(std::vector<std::vector<Job*>>& chunks, const Options& options, Spent& spent) noexcept {
     const auto compile = [&](int i) { compile_chunk(chunks[static_cast<std::size_t>(i)], options, spent); };
     const int count = static_cast<int>(chunks.size());
-    if (options.pool == nullptr || count == 1) {
+    if (options.pool == nullptr || count <= 1) {
       for (int i = 0; i < count; ++i) compile(i);
       return;
     }
@@ -218,33 +263,21 @@ std::vector<Handle> Compiler::compile(std::span<const Kernel* const> kernels, co
   const Machine machine = Target::host().machine(options.max_vector_bits);
   std::vector<std::shared_future<Handle>> results(kernels.size());
   std::vector<std::unique_ptr<Job>> jobs;
-  for (std::size_t i = 0; i < kernels.size(); ++i) {
-    auto job = std::make_unique<Job>(*kernels[i]);
-    job->schedule = choose_schedule(job->analysis, machine);
-    job->level = level_of(job->analysis, options.code_level);
-    job->key = loops::structure_key(*kernels[i]) + job->schedule.key();
-    job->key += static_cast<char>(job->level);
-    job->key += static_cast<char>(machine.vector_bits / 128);
-    job->key += static_cast<char>((options.perf_map ? 1 : 0) + (options.gdb ? 2 : 0));
-
-    const std::lock_guard lock(state_->mutex);
-    State::Entry& entry = state_->cache[job->key];
-    if (Handle known = entry.kernel.lock()) {
-      ++state_->stats.cache_hits;
-      std::promise<Handle> done;
-      done.set_value(std::move(known));
-      results[i] = done.get_future().share();
-    } else if (entry.pending.valid()) {
-      ++state_->stats.cache_hits;
-      results[i] = entry.pending;
-    } else {
-      results[i] = entry.pending = job->promise.get_future().share();
-      jobs.push_back(std::move(job));
+  std::vector<std::vector<Job*>> modules;
+  const std::size_t threads = options.pool != nullptr ? static_cast<std::size_t>(options.pool->threads()) : 1;
+  jobs.reserve(kernels.size());
+  try {
+    for (std::size_t i = 0; i < kernels.size(); ++i) {
+      results[i] = state_->find_or_add(*kernels[i], machine, options, jobs);
     }
+    modules = State::modules_of(jobs, threads);
+  } catch (...) {
+    state_->give_up(jobs, std::current_exception());
+    throw;
   }
   if (options.may_start_thread) state_->service->allow_thread();
   Spent unasked;
-  if (!jobs.empty()) state_->compile_all(jobs, options, spent != nullptr ? *spent : unasked);
+  state_->compile_all(modules, options, spent != nullptr ? *spent : unasked);
   // What callers hold keeps the cache alive; what the cache holds must not.
   struct Held {
     std::shared_ptr<State> state;

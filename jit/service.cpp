@@ -172,7 +172,7 @@ void Service::remove_later(std::unique_ptr<Removable> module) noexcept {
     if (thread_allowed_ && !remover_.joinable()) {
       try {
         remover_ = std::thread([this] { remove_as_queued(); });
-      } catch (const std::system_error&) {
+      } catch (const std::exception&) {
         thread_allowed_ = false;  // none is to be had: link() removes it
       }
     }

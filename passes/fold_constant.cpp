@@ -83,10 +83,7 @@ std::size_t fold_constant(ops::Graph& graph, Context& context) {
       fail(ErrorCode::limit_exceeded, "{}: folding it needs {} bytes, {} are left of the limit", ops::describe(node),
            *bytes, context.fold_bytes);
     }
-    if (std::chrono::steady_clock::now() > context.deadline) {
-      fail(ErrorCode::limit_exceeded, "{}: the load's time limit passed while constants were folded",
-           ops::describe(node));
-    }
+    check_at(context.check, node);
     std::vector<Value> inputs;
     for (ops::ValueId v : node.inputs) inputs.emplace_back(v == kNone ? Tensor() : graph.value(v).constant);
     std::vector<Value> results = evaluated(graph, node, inputs, context);

@@ -100,6 +100,14 @@ void check_switches(std::string_view switches, std::string_view source) {
   }
 }
 
+void check_at(const std::function<void()>& check, const ops::Node& node) {
+  try {
+    check();
+  } catch (const Failure& failure) {
+    fail(failure.error.code, "{}: {}", ops::describe(node), failure.error.message);
+  }
+}
+
 void run_at_load(ops::Graph& graph, Context& context) {
   for (std::size_t i = 0; i < graph.node_count(); ++i) {
     for (auto& subgraph : graph.node(static_cast<ops::NodeId>(i)).subgraphs) run_at_load(*subgraph, context);

@@ -62,7 +62,6 @@ struct Context {
   const TargetInfo* target = nullptr;
   std::string switches;                           ///< "-graph_fuse,-alter_op_layout"; "-all"
   std::size_t fold_bytes = std::size_t{1} << 30;  ///< what folding may add to the constants in all
-  std::chrono::steady_clock::time_point deadline = std::chrono::steady_clock::time_point::max();
   std::function<void()> check = [] {};     ///< called before each pass and within long ones; ends them by throwing
   FoldedConstants* folded = nullptr;       ///< may be null
   std::vector<Record>* records = nullptr;  ///< one entry per pass run; may be null
@@ -89,6 +88,9 @@ void run_at_load(ops::Graph& graph, Context& context);
 /// The shape-bound passes: every value of `graph` has its fact. The graph is compact afterwards, and Context::groups
 /// set: with graph_fuse switched off, one node per group.
 void run_for_structure(ops::Graph& graph, Context& context);
+
+/// Calls Context::check; the Failure that it throws gets the node in front.
+void check_at(const std::function<void()>& check, const ops::Node& node);
 
 /// What a node computes, as bytes: its operator, attributes, and per input what `name_input` appends.
 std::string computation_key(const ops::Node& node, const std::function<void(std::string&, ops::ValueId)>& name_input);

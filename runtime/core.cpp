@@ -160,13 +160,16 @@ void EngineCore::share_constants(const EngineCore& other) {
   build_.packed = packed_.get();
 }
 
-passes::Context EngineCore::context(std::vector<passes::Record>& records) {
+passes::Context EngineCore::context(std::vector<passes::Record>& records, std::function<void()> check) {
   passes::Context context;
   context.switches = options_.passes;
   context.records = &records;
-  context.evaluate = [this](const ops::Node& node, std::span<const Value> inputs) {
-    return ops::evaluate_node(node, inputs, loop_runner_);
+  context.evaluate = [this, check](const ops::Node& node, std::span<const Value> inputs) {
+    return ops::evaluate_node(node, inputs, [&](const loops::Kernel& kernel, const loops::KernelArgs& args) {
+      return run_loop(kernel, args, [&] { passes::check_at(check, node); });
+    });
   };
+  context.check = std::move(check);
   return context;
 }
 
@@ -183,16 +186,10 @@ void EngineCore::count(const jit::Spent& spent) {
   compile_microseconds_ += static_cast<std::uint64_t>(spent.ms * 1000);
 }
 
-void EngineCore::freeze(ops::Graph& graph, std::vector<passes::Record>& records,
-                        std::chrono::steady_clock::time_point deadline) {
+void EngineCore::freeze(ops::Graph& graph, std::vector<passes::Record>& records, const std::function<void()>& check) {
   const auto start = std::chrono::steady_clock::now();
   std::vector<passes::Record> run;
-  passes::Context c = context(run);
-  c.deadline = deadline;
-  c.check = [&] {
-    if (std::chrono::steady_clock::now() > deadline)
-      fail(ErrorCode::limit_exceeded, "the load's time limit passed while its graph was simplified");
-  };
+  passes::Context c = context(run, check);
   passes::run_at_load(graph, c);
   count(run, start, &records);
 }
@@ -201,10 +198,9 @@ void EngineCore::specialize(Program& program, const RunControl& control, std::ve
   const auto start = std::chrono::steady_clock::now();
   const CpuTarget target(build_.onednn);
   std::vector<passes::Record> run;
-  passes::Context c = context(run);
+  passes::Context c = context(run, [&] { control.check(); });
   c.target = &target;
   c.folded = folded_.get();
-  c.check = [&] { control.check(); };
   passes::run_for_structure(program.graph, c);
   program.groups = std::move(c.groups);
   program.folded = std::move(c.kept);
@@ -221,13 +217,32 @@ std::shared_ptr<const Plan> EngineCore::make_plan(Program& program, const RunCon
   return plan;
 }
 
-std::int32_t EngineCore::run_loop(const loops::Kernel& kernel, const loops::KernelArgs& args) {
+std::int32_t EngineCore::run_loop(const loops::Kernel& kernel, const loops::KernelArgs& args,
+                                  const std::function<void()>& check) {
   // Below this many element operations interpreting a kernel is cheaper than looking its code up.
   constexpr double kInterpret = 256;
+  constexpr double kBetweenChecks = 1e7;  // element operations: some milliseconds
   double operations = static_cast<double>(kernel.insts.size());
   for (int d = 0; d < kernel.rank(); ++d)
     operations *= static_cast<double>(kernel.extents[static_cast<std::size_t>(d)]);
-  if (operations <= kInterpret || !build_.jit) return loops::evaluate(kernel, args);
+  const std::int64_t extent = args.end - args.begin;
+  std::int64_t part = extent;
+  if (check && operations > kBetweenChecks) {
+    part =
+        std::max<std::int64_t>(1, static_cast<std::int64_t>(static_cast<double>(extent) * kBetweenChecks / operations));
+  }
+  const auto run_parts = [&](loops::KernelArgs range, const auto& run) {
+    for (std::int64_t begin = args.begin; begin < args.end; begin += part) {
+      if (part < extent) check();
+      range.begin = begin;
+      range.end = std::min(args.end, begin + part);
+      if (const std::int32_t status = run(range); status != loops::kOk) return status;
+    }
+    return loops::kOk;
+  };
+  if (operations <= kInterpret || !build_.jit) {
+    return run_parts(args, [&](const loops::KernelArgs& range) { return loops::evaluate(kernel, range); });
+  }
   using Code = std::shared_ptr<const jit::CompiledKernel>;
   const std::string key = "code" + loops::structure_key(kernel);
   Code code;
@@ -235,8 +250,10 @@ std::int32_t EngineCore::run_loop(const loops::Kernel& kernel, const loops::Kern
     code = std::get<Code>(*found);
   } else {
     const loops::Kernel* const list[] = {&kernel};
+    jit::Options options = build_.compiling();
+    options.check = check;
     jit::Spent spent;
-    code = compiler_->compile(list, build_.compiling(), &spent).front();
+    code = compiler_->compile(list, options, &spent).front();
     count(spent);
     cache_.add(key, code, code->code_bytes, sizeof(jit::CompiledKernel));
   }
@@ -244,7 +261,8 @@ std::int32_t EngineCore::run_loop(const loops::Kernel& kernel, const loops::Kern
       memory_.allocate(Use::values, static_cast<std::size_t>(code->scratch_bytes(kernel)));
   loops::KernelArgs with_scratch = args;
   with_scratch.scratch = scratch.get();
-  return code->fn(&with_scratch);
+  part = (part + code->grain - 1) / code->grain * code->grain;
+  return run_parts(with_scratch, [&](const loops::KernelArgs& range) { return code->fn(&range); });
 }
 
 void EngineCore::fill(CacheStats& stats) const {

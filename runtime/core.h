@@ -4,6 +4,7 @@
 
 #include <atomic>
 #include <cstddef>
+#include <functional>
 #include <list>
 #include <memory>
 #include <mutex>
@@ -78,14 +79,16 @@ class EngineCore {
   /// For tests: to be changed before the first plan is made.
   [[nodiscard]] BuildOptions& build_options() { return build_; }
 
-  /// Runs the passes that need no shapes.
-  void freeze(ops::Graph& graph, std::vector<passes::Record>& records, std::chrono::steady_clock::time_point deadline);
+  /// Runs the passes that need no shapes; `check` ends it between and within them by throwing.
+  void freeze(ops::Graph& graph, std::vector<passes::Record>& records, const std::function<void()>& check);
   /// Runs the passes of a structure on a graph with facts, and groups it; `control` ends it between passes.
   void specialize(Program& program, const RunControl& control, std::vector<passes::Record>* records = nullptr);
   /// `control` ends the wait for what other threads compile.
   std::shared_ptr<const Plan> make_plan(Program& program, const RunControl& control, bool real_time);
   /// Runs a loop kernel through compiled code: for folding, and for nodes that run on their own.
-  std::int32_t run_loop(const loops::Kernel& kernel, const loops::KernelArgs& args);
+  /// `check`, where given, is called between parts of long ones and ends them by throwing.
+  std::int32_t run_loop(const loops::Kernel& kernel, const loops::KernelArgs& args,
+                        const std::function<void()>& check = {});
   /// The same as a function to hand on.
   [[nodiscard]] const ops::RunLoop& loop_runner() const { return loop_runner_; }
   /// Tells the application, where it listens at all, what `text` returns.
@@ -107,7 +110,7 @@ class EngineCore {
   void fill(CacheStats& stats) const;
 
  private:
-  passes::Context context(std::vector<passes::Record>& records);
+  passes::Context context(std::vector<passes::Record>& records, std::function<void()> check);
   void count(const std::vector<passes::Record>& run, std::chrono::steady_clock::time_point start,
              std::vector<passes::Record>* records);
   void count(const jit::Spent& spent);

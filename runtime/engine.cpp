@@ -71,8 +71,7 @@ Tensor zeros(DType dtype, const Shape& shape) {
 
 }  // namespace
 
-EngineImpl::EngineImpl(std::shared_ptr<EngineCore> shared_core, ops::Graph graph,
-                       std::chrono::steady_clock::time_point deadline)
+EngineImpl::EngineImpl(std::shared_ptr<EngineCore> shared_core, ops::Graph graph, const std::function<void()>& check)
     : core(std::move(shared_core)) {
   for (ops::ValueId v : graph.inputs) inputs.push_back(info_of(graph, v));
   for (ops::ValueId v : graph.outputs) outputs.push_back(info_of(graph, v));
@@ -82,7 +81,7 @@ EngineImpl::EngineImpl(std::shared_ptr<EngineCore> shared_core, ops::Graph graph
     inputs[i].required = !defaults[i].tensor().defined();
   }
   sink_constants(graph);
-  core->freeze(graph, load_records, deadline);
+  core->freeze(graph, load_records, check);
   finish(std::move(graph));
   weight_bytes = core->memory().used(Use::weights);
 }
@@ -304,10 +303,10 @@ namespace {
 
 std::shared_ptr<runtime::EngineImpl> imported(std::shared_ptr<runtime::EngineCore> core,
                                               const frontends::ModelSource& source, const LoadOptions& load) {
-  const auto deadline = std::chrono::steady_clock::now() + load.limits.time;
+  const frontends::LoadClock clock(load.limits.time);
   const ops::MemoryScope memory(core->memory().source(runtime::Use::weights));
   ops::Graph graph = frontends::import_model(source, load);
-  return std::make_shared<runtime::EngineImpl>(std::move(core), std::move(graph), deadline);
+  return std::make_shared<runtime::EngineImpl>(std::move(core), std::move(graph), [&] { clock.check(); });
 }
 
 }  // namespace

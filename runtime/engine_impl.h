@@ -2,6 +2,7 @@
 #pragma once
 
 #include <atomic>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -16,8 +17,8 @@ namespace lathe::runtime {
 
 class EngineImpl {
  public:
-  /// Takes an imported graph. Failure where it cannot be prepared.
-  EngineImpl(std::shared_ptr<EngineCore> core, ops::Graph graph, std::chrono::steady_clock::time_point deadline);
+  /// Takes an imported graph. Failure where it cannot be prepared, or `check` ends the load by throwing.
+  EngineImpl(std::shared_ptr<EngineCore> core, ops::Graph graph, const std::function<void()>& check);
 
   /// An engine of the same model, which shares the constants of `other` and what was packed and folded of them.
   EngineImpl(std::shared_ptr<EngineCore> core, const EngineImpl& other);

@@ -137,8 +137,8 @@ ops::Graph specialized_graph(EngineImpl& engine, const Shapes& shapes) {
   const std::vector<Value> values = engine.placeholders(shapes);
   for (const Part& part : engine.module->parts()) {
     const auto in = segment_inputs(*engine.module, part, values);
-    const auto program = in ? part.segment->program(*in, *engine.core) : nullptr;
-    if (program) return program->graph.clone();
+    std::optional<ops::Graph> graph = in ? part.segment->specialized_graph(*in, *engine.core) : std::nullopt;
+    if (graph) return *std::move(graph);
   }
   fail(ErrorCode::unsupported, "the model handles strings or sequences and runs node by node, as Stage::frozen has it");
 }

@@ -180,9 +180,11 @@ std::shared_ptr<const Plan> Segment::plan(std::span<const Value> inputs, EngineC
   return plan;
 }
 
-std::shared_ptr<Program> Segment::program(std::span<const Value> inputs, EngineCore& core) {
+std::optional<ops::Graph> Segment::specialized_graph(std::span<const Value> inputs, EngineCore& core) {
   const Turn::Hold turn(turn_, {});
-  return specialize(inputs, core, {}, [](Program&) { return true; });
+  const std::shared_ptr<Program> program = specialize(inputs, core, {}, [](Program&) { return true; });
+  if (!program) return std::nullopt;
+  return program->graph.clone();
 }
 
 void Segment::trace(std::span<const Value> inputs, EngineCore& core, std::vector<passes::Record>& records) {

@@ -54,7 +54,7 @@ class Pool final : public ThreadPool {
     pthread_sigmask(SIG_SETMASK, &all, &before);
     try {
       for (int w = 1; w < threads_; ++w) workers_.emplace_back([this, w] { work(w); });
-    } catch (const std::system_error& error) {
+    } catch (const std::exception& error) {
       pthread_sigmask(SIG_SETMASK, &before, nullptr);
       stop();
       fail(ErrorCode::out_of_memory, "the system refused thread {} of {}: {}", workers_.size() + 2, threads_,

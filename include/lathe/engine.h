@@ -142,27 +142,34 @@ struct BuildInfo {
 class LATHE_API Engine {
  public:
   /// Loads a model from a file. Its format is found by content. Engines of the same file, unchanged, and of the same
-  /// options share its weights.
+  /// options share its weights. not_found or io: a file cannot be read; invalid_model or unsupported: what it says;
+  /// limit_exceeded: LoadOptions::limits or memory_bytes; out_of_memory; invalid_argument: the options.
   static Result<Engine> try_load(const std::string& path, const EngineOptions& options = {},
                                  const LoadOptions& load = {}) noexcept;
-  /// Loads a model from memory, which is borrowed only until the call returns.
+  /// Loads a model from memory, which is borrowed only until the call returns. The same errors; not_found and io are of
+  /// companion files.
   static Result<Engine> try_load(std::span<const std::byte> bytes, const EngineOptions& options = {},
                                  const LoadOptions& load = {}) noexcept;
 
-  /// Runs the model. An error leaves the engine as usable as before.
+  /// Runs the model. An error leaves the engine as usable as before. not_found: an input or output of no such name;
+  /// invalid_argument: an input's dtype or shape, or one that is missing; out_of_range: an index; cancelled,
+  /// deadline_exceeded; limit_exceeded: memory_bytes; out_of_memory; invalid_model or unsupported: what shows only once
+  /// shapes are known.
   Result<Outputs> try_run(const Inputs& inputs, const RunOptions& options = {}) const noexcept;
 
-  /// Makes everything that a run with these shapes needs, as far as shapes alone decide it.
+  /// Makes everything that a run with these shapes needs, as far as shapes alone decide it. Errors as try_run's.
   Result<void> try_prepare(const Shapes& shapes) const noexcept;
 
-  /// A session: memory of its own for one thread's repeated runs.
+  /// A session: memory of its own for one thread's repeated runs. Fails with out_of_memory only.
   Result<Session> try_session() const noexcept;
 
   /// What the model declares, in its order. The references live as long as the engine.
   [[nodiscard]] const std::vector<ValueInfo>& inputs() const noexcept;
   [[nodiscard]] const std::vector<ValueInfo>& outputs() const noexcept;
 
+  /// Of the moment, while other threads run: each number is right by itself, not their sum.
   [[nodiscard]] MemoryUse memory() const noexcept;
+  /// Of this engine alone, though engines share compiled kernels. Read it before and after a run to see what it cost.
   [[nodiscard]] CacheStats cache_stats() const noexcept;
   /// Gives back what is idle: cached plans and programs that no run is using, and arenas that ended runs of the engine
   /// left. A session keeps its own until it is destroyed.

@@ -43,7 +43,8 @@ struct LoadLimits {
   std::uint64_t bytes = std::uint64_t{16} << 30;  ///< of the file, its companion files, and what folding makes of them
   std::uint64_t nodes = 1'000'000;                ///< operator nodes, functions expanded, subgraphs included
   int nesting = 64;                               ///< of subgraphs, functions and messages
-  /// Wall time of one load: looked at for each node, tensor and pass, and before each node that is folded.
+  /// Wall time of one load: looked at for each node, tensor and pass, and while constants are folded, where only an
+  /// operator in plain C++ or a sum over everything is not interrupted.
   std::chrono::milliseconds time{60'000};
 };
 
@@ -83,7 +84,8 @@ struct EngineOptions {
   int threads = 0;
   /// Plans, kernels and primitives for shapes that were seen are kept up to this size; the least recently used leave.
   /// The newest stays whatever its size, and so does what a session or a running call works with (a session keeps the
-  /// plans of its last eight shapes). Kernels are shared by the process, which keeps the last 256 beyond that.
+  /// plans of its last eight shapes, and so does, until Engine::trim, what each ended Engine::run that overlapped
+  /// others left). Kernels are shared by the process, which keeps the last 256 beyond that.
   std::size_t cache_bytes = std::size_t{256} << 20;
   /// The most data memory that the engine may hold at a time, in bytes; 0: no cap. What would exceed it fails with
   /// ErrorCode::limit_exceeded and leaves the engine usable. Results count until they are released.
@@ -98,6 +100,7 @@ struct EngineOptions {
   /// Backends that may run nodes, of "jit", "onednn" and "plain"; empty: all. A node that none of them takes is an
   /// error when its shapes are first seen.
   std::vector<std::string> backends = {};
+  /// Trades the time of the first runs for that of the later ones.
   CodeLevel code_level = CodeLevel::automatic;
   /// Names compiled kernels for `perf`, in /tmp/perf-PID.map. The environment variable LATHE_PERF_MAP=1 does the same.
   bool perf_map = false;

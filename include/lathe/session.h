@@ -25,17 +25,20 @@ class SessionImpl;
 class LATHE_API Session {
  public:
   /// From now on runs read this input from the tensor's memory, as it is at the time of the run. The tensor's shape is
-  /// the input's shape; binding again replaces it, and an undefined tensor unbinds.
+  /// the input's shape; binding again replaces it, and an undefined tensor unbinds. not_found: there is no such input;
+  /// invalid_argument: it has another dtype or shape.
   Result<void> try_bind_input(std::string_view name, Tensor tensor) noexcept;
   /// From now on runs write this output to the tensor's memory. A run whose output has another dtype or shape fails.
   /// Bound inputs and outputs may be the same memory or apart; overlapping in part is an error. Strings cannot be
-  /// bound.
+  /// bound. not_found: there is no such output; invalid_argument: all else.
   Result<void> try_bind_output(std::string_view name, Tensor tensor) noexcept;
 
-  /// Compiles and allocates all that a run with the bound inputs (and PrepareOptions::shapes) needs.
+  /// Compiles and allocates all that a run with the bound inputs (and PrepareOptions::shapes) needs. Errors as
+  /// Engine::try_run's; unsupported: the session cannot run in real time, and the message says why.
   Result<void> try_prepare(const PrepareOptions& options = {}) noexcept;
 
-  /// Runs with the bound inputs.
+  /// Runs with the bound inputs. Errors as Engine::try_run's; invalid_argument also where an output does not fit the
+  /// memory that it is bound to, or the session was moved from.
   Result<void> try_run(const RunOptions& options = {}) noexcept;
   /// Runs with these inputs in addition to the bound ones (a name in both: these).
   Result<void> try_run(const Inputs& inputs, const RunOptions& options = {}) noexcept;

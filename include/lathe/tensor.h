@@ -118,7 +118,7 @@ class LATHE_API Tensor {
 
   /// The same memory under another shape with as many elements.
   [[nodiscard]] Tensor reshaped(const Shape& shape) const;
-  /// A copy with memory of its own.
+  /// A copy with memory of its own. Throws std::bad_alloc as the constructor does; so does cast.
   [[nodiscard]] Tensor clone() const;
   /// The elements converted as ONNX's Cast does (saturating to float8), packed types included; no conversion exists
   /// from or to strings.

@@ -1,4 +1,7 @@
 // Tools for programs about models: graphs as text and pictures, how each node runs, the operator table, tensor files.
+//
+// Every function may be called from any number of threads at once, on the same engine too. What is not `try_…` may
+// throw std::bad_alloc; the others return it as out_of_memory.
 #pragma once
 
 #include <cstddef>
@@ -25,11 +28,13 @@ enum class Stage : std::uint8_t { imported, frozen, specialized };
 /// nothing beside it.
 enum class GraphFormat : std::uint8_t { text, dot, html };
 
-/// The graph of a file before any pass.
+/// The graph of a file before any pass. Errors as Engine::try_load's.
 LATHE_API Result<std::string> try_imported_graph(const std::string& path, GraphFormat format,
                                                  const LoadOptions& load = {}) noexcept;
 /// The graph of an engine. Stage::specialized needs the shapes of all inputs that are not fixed, and a model whose
-/// shapes all follow from them (else ErrorCode::unsupported, naming a node where they do not).
+/// shapes all follow from them (else ErrorCode::unsupported, naming a node where they do not). invalid_argument:
+/// a shape that the model does not admit or that is missing, or Stage::imported, which an engine does not keep;
+/// not_found: an input of no such name.
 LATHE_API Result<std::string> try_graph(const Engine& engine, Stage stage, GraphFormat format,
                                         const Shapes& shapes = {}) noexcept;
 
@@ -44,6 +49,7 @@ struct PassRecord {
   bool switched_off = false;
 };
 /// The passes of the load and, with shapes, of specializing to them what they alone decide; in the order they ran.
+/// Errors as Engine::try_prepare's.
 LATHE_API Result<std::vector<PassRecord>> try_passes(const Engine& engine, const Shapes& shapes = {}) noexcept;
 
 /// What EngineOptions::passes may list: "-all" and, with a '-' before its name, each pass that can be switched off.
@@ -85,6 +91,7 @@ struct PlanRecord {
 
 /// The plan for these shapes, made where it is not there yet: the usual one, or the one of a session that is prepared
 /// for real time. Nothing is run, so parts whose shapes depend on data are listed node by node as "unknown".
+/// Errors as Engine::try_prepare's; so with the next.
 LATHE_API Result<PlanRecord> try_explain(const Engine& engine, const Shapes& shapes, bool real_time = false) noexcept;
 /// The same for these inputs, after one run of the model on them: also for what its shapes depend on data, and inside
 /// the bodies of If, Loop and Scan as they were run last. What the run did not reach stays "unknown"; a run that fails
@@ -115,13 +122,15 @@ struct NamedTensor {
 
 /// NumPy's .npy, either byte order and memory order. Types that NumPy lacks are written wider, without loss: bfloat16,
 /// float8 and float4 as float32, 4- and 2-bit integers as int8 or uint8. Strings are written as fixed-width unicode
-/// ("<U").
+/// ("<U"). not_found or io: the path; invalid_argument: bytes that are damaged, or a tensor that is not defined();
+/// unsupported: a dtype of NumPy's without counterpart. A file is written whole or left as it was.
 LATHE_API Result<Tensor> try_read_npy(const std::string& path) noexcept;
 LATHE_API Result<Tensor> try_parse_npy(std::span<const std::byte> bytes) noexcept;
 LATHE_API Result<void> try_write_npy(const std::string& path, const Tensor& tensor) noexcept;
 LATHE_API Result<std::vector<std::byte>> try_format_npy(const Tensor& tensor) noexcept;
 
-/// NumPy's .npz: a zip archive of .npy files, in its order. A file may hold up to `limit` bytes once unpacked.
+/// NumPy's .npz: a zip archive of .npy files, in its order. A file may hold up to `limit` bytes once unpacked
+/// (limit_exceeded). Other errors as with .npy.
 inline constexpr std::uint64_t kArchiveLimit = std::uint64_t{8} << 30;
 LATHE_API Result<std::vector<NamedTensor>> try_read_npz(const std::string& path,
                                                         std::uint64_t limit = kArchiveLimit) noexcept;
@@ -130,7 +139,8 @@ LATHE_API Result<std::vector<NamedTensor>> try_parse_npz(std::span<const std::by
 LATHE_API Result<void> try_write_npz(const std::string& path, std::span<const NamedTensor> tensors) noexcept;
 
 /// A value in ONNX's test-data form (`input_0.pb`): a tensor, sequence, optional or map message. The kind is not
-/// written in the file: it is that of the model's input or output.
+/// written in the file: it is that of the model's input or output. not_found or io: the path; invalid_model or
+/// unsupported: what it holds; limit_exceeded: its size (kArchiveLimit) or nesting.
 LATHE_API Result<NamedValue> try_read_onnx_value(const std::string& path, ValueInfo::Kind kind) noexcept;
 
 #if defined(__cpp_exceptions)

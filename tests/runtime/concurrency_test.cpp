@@ -8,6 +8,8 @@
 #include <thread>
 #include <vector>
 
+#include <lathe/tools.h>
+
 #include "jit/jit.h"
 #include "tests/support/engine_of.h"
 
@@ -241,6 +243,25 @@ TEST(EngineOnThreads, EachEngineCountsTheKernelsItCompiledItself) {
     counted += engine.cache_stats().kernels_compiled;
   }
   EXPECT_EQ(counted, static_cast<std::uint64_t>(compiler->stats().kernels_compiled - before));
+}
+
+TEST(EngineOnThreads, GraphsForToolsBesideRuns) {
+  const Engine engine = engine_of(small_network(), {.threads = 1});
+  std::atomic<int> wrong = 0;
+  on_many_threads([&](int t) {
+    for (int i = 0; i < 20; ++i) {
+      const std::int64_t n = 2 + (i * 7 + t * 3) % 23;
+      if (t % 2 == 0) {
+        const std::string graph =
+            tools::graph(engine, tools::Stage::specialized, tools::GraphFormat::text, {{"x", {n, 16}}});
+        wrong += graph.find("f32[" + std::to_string(n) + ",16]") == std::string::npos;
+      } else {
+        const Result<Outputs> out = engine.try_run(filled({n, 16}, 1));
+        wrong += !out.ok() || !right((*out)[0].tensor(), n, 1);
+      }
+    }
+  });
+  EXPECT_EQ(wrong, 0);
 }
 
 TEST(EngineOnThreads, LoadingAndDestroyingBesideRuns) {

@@ -279,6 +279,22 @@ std::string lowering_error(const std::string& name,
   return error_of(op, code);
 }
 
+TEST(CustomOperators, MayUseNodesOfSeveralOutputs) {
+  CustomOperator op = named("SwapHalves");
+  op.run = {};
+  op.lower = [](const OperatorNode&, GraphBuilder& b) -> Result<std::vector<GraphValue>> {
+    const std::vector<GraphValue> x = {b.input(0)};
+    const std::vector<std::pair<std::string, AttributeValue>> halves = {{"num_outputs", std::int64_t{2}}};
+    const std::vector<GraphValue> parts = b.op_with_outputs(2, "Split", x, halves);
+    return std::vector{b.op("Concat", {parts[1], parts[0]}, {{"axis", std::int64_t{0}}})};
+  };
+  register_operator(op);
+  const Engine engine = engine_of(one_node("SwapHalves", DType::f32));
+  const Outputs y = engine.run(row({1, 2, 3, 4}));
+  const auto view = y[0].view<float>();
+  EXPECT_EQ(std::vector<float>(view.begin(), view.end()), (std::vector<float>{3, 4, 1, 2}));
+}
+
 TEST(CustomOperators, WrongLoweringsAreNamed) {
   using Lowered = Result<std::vector<GraphValue>>;
   EXPECT_NE(lowering_error(

@@ -1,6 +1,8 @@
 // What callers and models get wrong gives a clear error, and the engine works on afterwards.
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <chrono>
 #include <filesystem>
 #include <fstream>
@@ -8,7 +10,9 @@
 #include <stop_token>
 #include <thread>
 
+#include "ops/ir/evaluate.h"
 #include "ops/ir/op.h"
+#include "runtime/core.h"
 #include "tests/support/engine_of.h"
 #include "tests/support/real_models.h"
 #include "tests/support/temporary_folder.h"
@@ -679,11 +683,55 @@ TEST(LoadLimit, OfNodesBytesAndTime) {
                {"the model has more than 1 nodes, the load's limit"});
   LoadOptions size;
   size.limits.bytes = 10;
-  expect_error(try_engine_of(bytes, {}, size), ErrorCode::limit_exceeded, {"10"});
+  expect_error(try_engine_of(bytes, {}, size), ErrorCode::limit_exceeded,
+               {fmt::format("the model has {} bytes, the limit is 10", bytes.size())});
   LoadOptions time;
   time.limits.time = std::chrono::milliseconds(0);
   expect_error(try_engine_of(bytes, {}, time), ErrorCode::limit_exceeded,
                {"the load took longer than its limit of 0 ms"});
+  time.limits.time = std::chrono::milliseconds::max();
+  const Result<Engine> without_limit = try_engine_of(bytes, {}, time);
+  EXPECT_TRUE(without_limit.ok()) << without_limit.error().message;
+}
+
+/// a · b, square matrices of `n` rows of constants.
+onnx::ModelSpec product(int n) {
+  const std::vector<float> ones(static_cast<std::size_t>(n) * static_cast<std::size_t>(n), 1.0F);
+  return {.graph = {.nodes = {{"MatMul", {"a", "b"}, {"y"}, {}, "product"}},
+                    .inputs = {},
+                    .outputs = {onnx::value("y", DType::f32, {n, n})},
+                    .initializers = {onnx::tensor("a", {n, n}, ones), onnx::tensor("b", {n, n}, ones)}}};
+}
+
+TEST(LoadLimit, OfTimeEndsALongFold) {
+  LoadOptions load;
+  load.limits.time = 1ms;
+  expect_error(try_engine_of(onnx::model(product(1024)), {.threads = 1}, load), ErrorCode::limit_exceeded,
+               {"the load took longer than its limit of 1 ms"});
+}
+
+TEST(LoadLimit, IsLookedAtBetweenThePartsOfAFold) {
+  constexpr std::int64_t kRows = 256;
+  const EngineOptions options{.threads = 1};
+  runtime::EngineCore core(options);
+  int left = 1'000'000;
+  const ops::RunLoop run = [&](const loops::Kernel& kernel, const loops::KernelArgs& args) {
+    return core.run_loop(kernel, args, [&] {
+      if (--left == 0) fail(ErrorCode::limit_exceeded, "too late");
+    });
+  };
+  ops::Node node;
+  node.op = ops::find_operator("MatMul");
+  node.inputs = {0, 1};
+  node.outputs = {2};
+  const Tensor ones = Tensor::from(std::vector<float>(kRows * kRows, 1.0F), {kRows, kRows});
+  const std::vector<Value> operands = {ones, ones};
+  const std::vector<Value> whole = ops::evaluate_node(node, operands, run);
+  for (const float v : whole[0].view<float>()) ASSERT_EQ(v, static_cast<float>(kRows));
+  const int looks = 1'000'000 - left;
+  ASSERT_GT(looks, 2);
+  left = looks - 1;  // in the midst
+  EXPECT_THROW(ops::evaluate_node(node, operands, run), Failure);
 }
 
 TEST(LoadLimit, OfNesting) {

@@ -163,6 +163,24 @@ TEST_F(TensorFiles, DamagedArchivesNeverCrash) {
   EXPECT_EQ(small.error().code, ErrorCode::limit_exceeded);
 }
 
+TEST_F(TensorFiles, AreWrittenToAPathOrNotAtAll) {
+  const std::string path = folder_.path() / "a.npy";
+  write_npy(path, Tensor::from<std::int64_t>({1, -2, 3}, {3}));
+  write_npy(path, Tensor::from<float>({0.5F, -1}, {2, 1}));  // in place of the other
+  const Tensor back = read_npy(path);
+  EXPECT_EQ(back.shape(), Shape({2, 1}));
+  EXPECT_EQ(back.view<float>()[1], -1);
+  const Result<void> nothing = try_write_npy(path, Tensor());
+  ASSERT_FALSE(nothing.ok());
+  EXPECT_EQ(nothing.error().code, ErrorCode::invalid_argument);
+  const Result<void> nowhere = try_write_npy(folder_.path() / "none" / "a.npy", back);
+  ASSERT_FALSE(nowhere.ok());
+  EXPECT_EQ(nowhere.error().code, ErrorCode::not_found);
+  EXPECT_NE(nowhere.error().message.find("none/a.npy"), std::string::npos) << nowhere.error().message;
+  EXPECT_EQ(read_npy(path).view<float>()[0], 0.5F) << "gone with a write that failed";
+  EXPECT_EQ(std::distance(std::filesystem::directory_iterator(folder_.path()), {}), 1) << "left behind";
+}
+
 TEST_F(TensorFiles, MissingFilesAreNamed) {
   const auto result = try_read_npy(folder_.path() / "nothing.npy");
   ASSERT_FALSE(result.ok());

@@ -71,19 +71,24 @@ TEST(Environment, AWrongSwitchNamesItsVariable) {
 /// Enough elements that they are worth compiling.
 void run_once(const Engine& engine) { static_cast<void>(engine.run({{"x", Tensor(DType::f32, {1000})}})); }
 
-TEST(Environment, NamesKernelsForPerf) {
+TEST(Environment, AndOptionsNameKernelsForPerf) {
   const std::filesystem::path map = "/tmp/perf-" + std::to_string(getpid()) + ".map";
   std::filesystem::remove(map);
   run_once(engine_of(scale_and_shift()));
   EXPECT_FALSE(std::filesystem::exists(map)) << "written though nobody asked";
+  const auto expect_names = [&] {
+    std::ifstream file(map);
+    const std::string text((std::istreambuf_iterator<char>(file)), {});
+    std::filesystem::remove(map);
+    EXPECT_NE(text.find("lathe_"), std::string::npos) << text;
+  };
   {
     const Variable perf("LATHE_PERF_MAP", "1");
     run_once(engine_of(scale_and_shift()));
   }
-  std::ifstream file(map);
-  const std::string text((std::istreambuf_iterator<char>(file)), {});
-  std::filesystem::remove(map);
-  EXPECT_NE(text.find("lathe_"), std::string::npos) << text;
+  expect_names();
+  run_once(engine_of(scale_and_shift(), {.threads = 1, .perf_map = true}));
+  expect_names();
 }
 
 TEST(Environment, ShowsKernelsToGdb) {
@@ -96,6 +101,13 @@ TEST(Environment, ShowsKernelsToGdb) {
   ASSERT_NE(__jit_debug_descriptor.first, nullptr);
   EXPECT_EQ(std::string(__jit_debug_descriptor.first->symfile_addr + 1, 3), "ELF");
   EXPECT_GT(__jit_debug_descriptor.first->symfile_size, 0U);
+}
+
+TEST(Options, ShowKernelsToGdb) {
+  const Engine engine = engine_of(scale_and_shift(), {.threads = 1, .gdb = true});
+  run_once(engine);
+  ASSERT_NE(__jit_debug_descriptor.first, nullptr);
+  EXPECT_EQ(std::string(__jit_debug_descriptor.first->symfile_addr + 1, 3), "ELF");
 }
 
 }  // namespace

@@ -1,10 +1,43 @@
-// A guest in the application's process: with the application's pool no thread is created, and code still goes.
+// A guest in the application's process: with the application's pool no thread is created, and code still goes; where
+// the system refuses threads or memory, an error or slower work follows, and never the process's end.
+#include <dlfcn.h>
 #include <gtest/gtest.h>
+#include <pthread.h>
 
+#include <algorithm>
+#include <atomic>
+#include <cerrno>
+#include <cstdlib>
 #include <filesystem>
+#include <new>
 
 #include "jit/jit.h"
+#include "tests/jit/kernels.h"
 #include "tests/support/engine_of.h"
+
+namespace {
+
+std::atomic<bool> refuse_threads = false;
+/// This allocation of the thread fails, counted from 1; 0: none does.
+thread_local int failing_allocation = 0;
+
+}  // namespace
+
+extern "C" __attribute__((visibility("default"))) int pthread_create(pthread_t* thread,
+                                                                     const pthread_attr_t* attributes,
+                                                                     void* (*start)(void*), void* argument) noexcept {
+  if (refuse_threads) return EAGAIN;
+  static const auto create = reinterpret_cast<decltype(&pthread_create)>(dlsym(RTLD_NEXT, "pthread_create"));
+  return create(thread, attributes, start, argument);
+}
+
+void* operator new(std::size_t size) {
+  if (failing_allocation > 0 && --failing_allocation == 0) throw std::bad_alloc();
+  if (void* memory = std::malloc(std::max<std::size_t>(size, 1))) return memory;
+  throw std::bad_alloc();
+}
+void operator delete(void* memory) noexcept { std::free(memory); }
+void operator delete(void* memory, std::size_t) noexcept { std::free(memory); }
 
 namespace lathe::tests {
 namespace {
@@ -74,6 +107,54 @@ TEST(Guest, ThreadsOfAnEngineEndWithIt) {
     EXPECT_GE(threads_of_the_process(), before + 2);
   }
   EXPECT_EQ(threads_of_the_process(), before);
+}
+
+TEST(Guest, AThreadThatIsRefusedIsAnErrorOrDoneWithout) {
+  {
+    const Engine engine = engine_of(chain(20), {.threads = 1, .cache_bytes = 1 << 10});
+    refuse_threads = true;
+    const Result<Engine> workers = try_engine_of(onnx::model(scale_and_shift()), {.threads = 3});
+    ASSERT_FALSE(workers.ok());
+    EXPECT_EQ(workers.error().code, ErrorCode::out_of_memory);
+    EXPECT_NE(workers.error().message.find("the system refused thread 2 of 3: "), std::string::npos)
+        << workers.error().message;
+    static_cast<void>(engine.run({{"x", Tensor(DType::f32, {2, 3})}}));
+    engine.trim();
+    EXPECT_EQ(engine.run({{"x", Tensor(DType::f32, {2, 3})}})[0].shape(), Shape({2, 3}));
+  }
+  refuse_threads = false;
+  EXPECT_EQ(jit::Compiler::get()->stats().live_modules, 0);
+}
+
+/// What is compiled when memory runs out is not waited for ever after.
+TEST(Guest, CompilesAgainAfterMemoryRanOut) {
+  /// Memory is there again once compiling itself begins: LLVM does without exceptions.
+  class WithMemory final : public ThreadPool {
+   public:
+    [[nodiscard]] int threads() const noexcept override { return 2; }
+    void parallel(int parts, Task task, void* context) noexcept override {
+      failing_allocation = 0;
+      for (int part = 0; part < parts; ++part) task(context, part, 0);
+    }
+  } pool;
+  const loops::Kernel first = jit::testing::softmax(5, 7);
+  const loops::Kernel second = jit::testing::layer_norm(5, 7);
+  const loops::Kernel* const kernels[] = {&first, &second};
+  static_cast<void>(jit::Compiler::get()->compile(kernels));  // what the process has once is there
+  int failures = 0;
+  for (bool failed = true; failed;) {
+    const auto compiler = jit::Compiler::get();
+    failing_allocation = 1 + 3 * failures;
+    try {
+      static_cast<void>(compiler->compile(kernels, {.pool = &pool}));
+      failed = false;
+    } catch (const std::bad_alloc&) {
+      ++failures;
+    }
+    failing_allocation = 0;
+    EXPECT_EQ(compiler->compile(kernels, {.pool = &pool}).size(), 2U) << failures;
+  }
+  EXPECT_GT(failures, 0);
 }
 
 }  // namespace
