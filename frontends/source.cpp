@@ -150,6 +150,12 @@ std::span<const std::byte> ModelSource::companion(std::string_view name) const {
   return opened_.emplace(name, Companion{std::move(path), std::move(file)}).first->second.file.bytes();
 }
 
+void LoadClock::check() const {
+  const auto took = std::chrono::duration_cast<std::chrono::milliseconds>(std::chrono::steady_clock::now() - start_);
+  if (took < limit_) return;
+  fail(ErrorCode::limit_exceeded, "the load took longer than its limit of {} ms", limit_.count());
+}
+
 void Budget::take_bytes(std::uint64_t bytes, std::string_view what) {
   if (bytes > limits_.bytes - bytes_) {
     fail(ErrorCode::limit_exceeded, "{}: its {} bytes pass the load's limit of {}", what, bytes, limits_.bytes);
@@ -163,12 +169,6 @@ void Budget::take_node() {
     fail(ErrorCode::limit_exceeded, "the model has more than {} nodes, the load's limit", limits_.nodes);
   }
   clock_.check();
-}
-
-void LoadClock::check() const {
-  const auto took = std::chrono::duration_cast<std::chrono::milliseconds>(std::chrono::steady_clock::now() - start_);
-  if (took < limit_) return;
-  fail(ErrorCode::limit_exceeded, "the load took longer than its limit of {} ms", limit_.count());
 }
 
 void Budget::check_nesting(int depth, std::string_view what) const {

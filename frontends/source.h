@@ -108,8 +108,6 @@ class Budget {
   [[nodiscard]] int nesting() const { return limits_.nesting; }
 
  private:
-  void check_time() const;
-
   LoadLimits limits_;
   LoadClock clock_;
   std::uint64_t bytes_ = 0;

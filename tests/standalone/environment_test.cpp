@@ -91,23 +91,30 @@ TEST(Environment, AndOptionsNameKernelsForPerf) {
   expect_names();
 }
 
-TEST(Environment, ShowsKernelsToGdb) {
+TEST(Environment, AndOptionsShowKernelsToGdb) {
+  const jit_code_entry* const before = __jit_debug_descriptor.first;
   const Engine plain = engine_of(scale_and_shift());
   run_once(plain);
-  EXPECT_EQ(__jit_debug_descriptor.first, nullptr);
-  const Variable gdb("LATHE_GDB", "1");
-  const Engine engine = engine_of(scale_and_shift());
-  run_once(engine);
-  ASSERT_NE(__jit_debug_descriptor.first, nullptr);
-  EXPECT_EQ(std::string(__jit_debug_descriptor.first->symfile_addr + 1, 3), "ELF");
-  EXPECT_GT(__jit_debug_descriptor.first->symfile_size, 0U);
-}
-
-TEST(Options, ShowKernelsToGdb) {
-  const Engine engine = engine_of(scale_and_shift(), {.threads = 1, .gdb = true});
-  run_once(engine);
-  ASSERT_NE(__jit_debug_descriptor.first, nullptr);
-  EXPECT_EQ(std::string(__jit_debug_descriptor.first->symfile_addr + 1, 3), "ELF");
+  EXPECT_EQ(__jit_debug_descriptor.first, before);
+  const auto expect_object = [](const jit_code_entry* entry) {
+    ASSERT_NE(entry, nullptr);
+    EXPECT_EQ(std::string(entry->symfile_addr + 1, 3), "ELF");
+    EXPECT_GT(entry->symfile_size, 0U);
+  };
+  const auto with_variable = [] {
+    const Variable gdb("LATHE_GDB", "1");
+    return engine_of(scale_and_shift());
+  };
+  const Engine by_variable = with_variable();
+  run_once(by_variable);
+  const jit_code_entry* const first = __jit_debug_descriptor.first;
+  EXPECT_NE(first, before);
+  expect_object(first);
+  const Engine by_option =
+      engine_of(scale_and_shift(), {.threads = 1, .code_level = CodeLevel::standard, .gdb = true});  // code of its own
+  run_once(by_option);
+  EXPECT_NE(__jit_debug_descriptor.first, first) << "nothing was put in front";
+  expect_object(__jit_debug_descriptor.first);
 }
 
 }  // namespace

@@ -31,13 +31,12 @@ extern "C" __attribute__((visibility("default"))) int pthread_create(pthread_t* 
   return create(thread, attributes, start, argument);
 }
 
-void* operator new(std::size_t size) {
+/// The C++ library's own operator delete frees what malloc gave.
+[[gnu::noinline]] void* operator new(std::size_t size) {
   if (failing_allocation > 0 && --failing_allocation == 0) throw std::bad_alloc();
   if (void* memory = std::malloc(std::max<std::size_t>(size, 1))) return memory;
   throw std::bad_alloc();
 }
-void operator delete(void* memory) noexcept { std::free(memory); }
-void operator delete(void* memory, std::size_t) noexcept { std::free(memory); }
 
 namespace lathe::tests {
 namespace {
@@ -126,17 +125,19 @@ TEST(Guest, AThreadThatIsRefusedIsAnErrorOrDoneWithout) {
   EXPECT_EQ(jit::Compiler::get()->stats().live_modules, 0);
 }
 
+/// Memory is there again once compiling itself begins: LLVM does without exceptions.
+class WithMemory final : public ThreadPool {
+ public:
+  [[nodiscard]] int threads() const noexcept override { return 2; }
+  void parallel(int parts, Task task, void* context) noexcept override {
+    failing_allocation = 0;
+    for (int part = 0; part < parts; ++part) task(context, part, 0);
+  }
+};
+
 /// What is compiled when memory runs out is not waited for ever after.
 TEST(Guest, CompilesAgainAfterMemoryRanOut) {
-  /// Memory is there again once compiling itself begins: LLVM does without exceptions.
-  class WithMemory final : public ThreadPool {
-   public:
-    [[nodiscard]] int threads() const noexcept override { return 2; }
-    void parallel(int parts, Task task, void* context) noexcept override {
-      failing_allocation = 0;
-      for (int part = 0; part < parts; ++part) task(context, part, 0);
-    }
-  } pool;
+  WithMemory pool;
   const loops::Kernel first = jit::testing::softmax(5, 7);
   const loops::Kernel second = jit::testing::layer_norm(5, 7);
   const loops::Kernel* const kernels[] = {&first, &second};
@@ -155,6 +156,26 @@ TEST(Guest, CompilesAgainAfterMemoryRanOut) {
     EXPECT_EQ(compiler->compile(kernels, {.pool = &pool}).size(), 2U) << failures;
   }
   EXPECT_GT(failures, 0);
+}
+
+TEST(Guest, RunsAgainAfterMemoryRanOut) {
+  const auto pool = std::make_shared<WithMemory>();
+  const Inputs inputs = {{"x", Tensor::from(std::vector<float>(6, 0.5F), {2, 3})}};
+  int failures = 0;
+  for (bool failed = true; failed;) {
+    const Engine engine = engine_of(chain(2), {.pool = pool});  // compiled code went with the last one
+    failing_allocation = 1 + 37 * failures;
+    const Result<Outputs> run = engine.try_run(inputs);
+    failing_allocation = 0;
+    failed = !run.ok();
+    if (failed) {
+      ++failures;
+      EXPECT_EQ(to_string(run.error().code), to_string(ErrorCode::out_of_memory)) << run.error().message;
+    }
+    const Result<Outputs> again = engine.try_run(inputs);
+    EXPECT_TRUE(again.ok()) << failures << ": " << again.error().message;
+  }
+  EXPECT_GT(failures, 10);
 }
 
 }  // namespace
