@@ -122,7 +122,8 @@ struct Compiler::State {
   void touch(const Handle& kernel) noexcept {
     try {
       recent.push_front(kernel);
-    } catch (const std::bad_alloc&) {  // then it goes with its last holder
+    } catch (const std::bad_alloc&) {
+      return;  // it goes with its last holder
     }
     if (recent.size() > kRecent) recent.pop_back();
   }

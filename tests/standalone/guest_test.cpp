@@ -33,7 +33,9 @@ extern "C" __attribute__((visibility("default"))) int pthread_create(pthread_t* 
 
 /// The C++ library's own operator delete frees what malloc gave.
 [[gnu::noinline]] void* operator new(std::size_t size) {
-  if (failing_allocation > 0 && --failing_allocation == 0) throw std::bad_alloc();
+  const bool fails = failing_allocation == 1;
+  if (failing_allocation > 0) --failing_allocation;
+  if (fails) throw std::bad_alloc();
   if (void* memory = std::malloc(std::max<std::size_t>(size, 1))) return memory;
   throw std::bad_alloc();
 }
