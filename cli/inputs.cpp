@@ -6,12 +6,14 @@
 
 #include <algorithm>
 #include <charconv>
+#include <filesystem>
 #include <optional>
 #include <random>
 
 #include <lathe/tools.h>
 
 #include "cli/command.h"
+#include "cli/progress.h"
 
 namespace lathe::cli {
 namespace {
@@ -47,17 +49,33 @@ class Arguments {
       throw UsageError(fmt::format("input '{}' is given twice: {} and {}", input.name, earlier->second, argument));
     return input;
   }
-  /// The same for NAME=REST; input names may hold '=' and ':', so the last '=' counts. Without one, the only input.
-  std::pair<const ValueInfo&, std::string> split(const std::string& text, const std::string& option) {
-    const std::size_t equals = text.rfind('=');
+  /// The same for NAME=REST. Names and REST may hold '=': NAME is the longest name of an input that fits. Without one,
+  /// `whole` says whether all of the text may be the REST of a model's only input.
+  std::pair<const ValueInfo&, std::string> split(const std::string& text, const std::string& option,
+                                                 bool (*whole)(const std::string& text)) {
     const std::string argument = option + " " + text;
-    if (equals != std::string::npos) return {give(text.substr(0, equals), argument), text.substr(equals + 1)};
-    if (engine_.inputs().size() == 1) return {give(engine_.inputs()[0].name, argument), text};
+    const std::size_t last = text.rfind('=');
+    for (std::size_t equals = last; equals != std::string::npos; equals = before(text, equals)) {
+      if (is_input(std::string_view(text).substr(0, equals)))
+        return {give(text.substr(0, equals), argument), text.substr(equals + 1)};
+    }
+    if (engine_.inputs().size() == 1 && (last == std::string::npos || whole(text)))
+      return {give(engine_.inputs()[0].name, argument), text};
+    if (last != std::string::npos) return {give(text.substr(0, last), argument), text.substr(last + 1)};  // refuses
     throw UsageError(fmt::format("{}: the model has {} inputs, so the name is needed: {} NAME={}", argument,
                                  engine_.inputs().size(), option, text));
   }
 
  private:
+  /// The '=' before the one at `equals`.
+  static std::size_t before(const std::string& text, std::size_t equals) {
+    return equals == 0 ? std::string::npos : text.rfind('=', equals - 1);
+  }
+  [[nodiscard]] bool is_input(std::string_view name) const {
+    return std::any_of(engine_.inputs().begin(), engine_.inputs().end(),
+                       [&](const ValueInfo& input) { return input.name == name; });
+  }
+
   const Engine& engine_;
   std::map<std::string, std::string> given_;
 };
@@ -97,7 +115,7 @@ class Symbols {
 std::map<std::string, Shape> parse_shapes(Arguments& arguments, const std::vector<std::string>& texts) {
   std::map<std::string, Shape> shapes;
   for (const std::string& argument : texts) {
-    const auto [info, text] = arguments.split(argument, "--shape");
+    const auto [info, text] = arguments.split(argument, "--shape", [](const std::string&) { return false; });
     const Shape shape = parse_shape(text, argument);
     if (info.kind != ValueInfo::Kind::tensor || !info.admits(shape))
       throw UsageError(fmt::format("--shape {}: input '{}' must be {}", argument, info.name, info.to_string()));
@@ -114,7 +132,10 @@ std::map<std::string, Tensor> read_given(Arguments& arguments, const InputArgume
     }
   }
   for (const std::string& argument : options.files) {
-    const auto [info, path] = arguments.split(argument, "--input");
+    const auto [info, path] = arguments.split(argument, "--input", [](const std::string& file) {
+      std::error_code error;
+      return std::filesystem::exists(file, error);
+    });
     given[info.name] = tools::read_npy(path);
   }
   return given;
@@ -195,6 +216,7 @@ Tensor random_tensor(DType dtype, const Shape& shape, std::uint64_t seed) {
 }
 
 CollectedInputs collect_inputs(const Engine& engine, const InputArguments& arguments) {
+  const Progress progress("Reading inputs");
   Arguments all(engine);
   std::map<std::string, Tensor> given = read_given(all, arguments);
   const std::map<std::string, Shape> shapes = parse_shapes(all, arguments.shapes);
@@ -211,7 +233,8 @@ CollectedInputs collect_inputs(const Engine& engine, const InputArguments& argum
       continue;
     }
     const auto shape = shapes.find(info.name);
-    if (!info.required && shape == shapes.end()) continue;
+    const bool optional = info.kind == ValueInfo::Kind::optional || info.kind == ValueInfo::Kind::optional_sequence;
+    if ((!info.required || optional) && shape == shapes.end()) continue;
     if (info.kind != ValueInfo::Kind::tensor || info.dtype == DType::undefined) {
       throw UsageError(
           fmt::format("input '{}' ({}) must be given: values for it cannot be made up", info.name, info.to_string()));

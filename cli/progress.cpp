@@ -20,6 +20,13 @@ void Progress::say(std::string what) {
   what_ = std::move(what);
 }
 
+void Progress::print(std::string_view text) {
+  const std::lock_guard lock(mutex_);
+  if (thread_.joinable()) fmt::print(stderr, "\r\033[K");
+  fmt::print("{}", text);
+  std::fflush(stdout);
+}
+
 void Progress::show(const std::stop_token& stop) {
   using Clock = std::chrono::steady_clock;
   const auto begin = Clock::now();

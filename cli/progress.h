@@ -4,6 +4,7 @@
 #include <condition_variable>
 #include <mutex>
 #include <string>
+#include <string_view>
 #include <thread>
 
 namespace lathe::cli {
@@ -18,6 +19,8 @@ class Progress {
 
   /// Replaces the text shown.
   void say(std::string what);
+  /// Prints to stdout, with the progress out of the way.
+  void print(std::string_view text);
 
  private:
   void show(const std::stop_token& stop);

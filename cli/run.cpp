@@ -42,7 +42,9 @@ struct RunCommand {
     }
     fmt::print("{}", table(rows));
     fmt::print(stderr, "first run, compiling included: {:.1f} ms\n", ms);
-    if (!outputs.empty()) tools::write_npz(outputs, tensors);
+    if (outputs.empty()) return;
+    const Progress progress("Writing " + printable(outputs));
+    tools::write_npz(outputs, tensors);
   }
 };
 

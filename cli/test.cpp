@@ -1,13 +1,13 @@
 // `lathe test`: runs folders of test cases in ONNX's form.
 #include <fmt/format.h>
-#include <unistd.h>
 
 #include <algorithm>
-#include <cstdio>
+#include <optional>
 #include <thread>
 
 #include "cli/case.h"
 #include "cli/command.h"
+#include "cli/progress.h"
 #include "cli/workers.h"
 
 namespace lathe::cli {
@@ -23,11 +23,13 @@ struct TestCommand {
   bool in_process = false;
 
   int operator()() const {
+    std::optional<Progress> progress("Looking for cases");
     const auto cases = find_cases(folders);
     if (cases.empty())
       throw std::runtime_error("no case found: a case is a folder with model.onnx and test_data_set_*");
     const EngineOptions options = engine.options();
     std::size_t counts[3] = {};
+    progress->say(fmt::format("0 of {}", cases.size()));
     const auto work = [&](std::size_t i) {
       const Verdict v = run_case(cases[i], options, skip_unsupported);
       return static_cast<char>(v.outcome) + v.reason;
@@ -37,32 +39,24 @@ struct TestCommand {
       const bool skipped = result.death.empty() && result.answer.starts_with('s');
       ++counts[passed ? 0 : skipped ? 2 : 1];
       const std::string reason = result.death.empty() ? result.answer.substr(1) : result.death;
-      report(cases[result.job].string(), passed ? "passed" : skipped ? "skipped" : "FAILED", reason, passed || skipped);
-      progress(counts[0] + counts[1] + counts[2], cases.size());
+      if (verbose || !(passed || skipped)) {
+        progress->print(fmt::format("{} {}{}{}\n",
+                                    passed    ? "passed"
+                                    : skipped ? "skipped"
+                                              : "FAILED",
+                                    printable(cases[result.job].string()), reason.empty() ? "" : ": ",
+                                    printable(reason)));
+      }
+      progress->say(fmt::format("{} of {}", counts[0] + counts[1] + counts[2], cases.size()));
     };
     if (in_process) {
       for (std::size_t i = 0; i < cases.size(); ++i) done({i, work(i), {}});
     } else {
       run_jobs(cases.size(), jobs, std::chrono::seconds(timeout), work, done);
     }
-    clear_line();
+    progress.reset();
     fmt::print("{} passed, {} failed, {} skipped\n", counts[0], counts[1], counts[2]);
     return counts[1] == 0 ? 0 : 1;
-  }
-
-  void report(const std::string& name, std::string_view word, const std::string& reason, bool quiet) const {
-    if (quiet && !verbose) return;
-    clear_line();
-    fmt::print("{} {}{}{}\n", word, printable(name), reason.empty() ? "" : ": ", printable(reason));
-    std::fflush(stdout);
-  }
-  static void progress(std::size_t finished, std::size_t all) {
-    if (!::isatty(STDERR_FILENO)) return;
-    fmt::print(stderr, "\r{} of {}\033[K", finished, all);
-    std::fflush(stderr);
-  }
-  static void clear_line() {
-    if (::isatty(STDERR_FILENO)) fmt::print(stderr, "\r\033[K");
   }
 };
 
