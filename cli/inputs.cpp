@@ -50,32 +50,24 @@ class Arguments {
     return input;
   }
   /// The same for NAME=REST. Names and REST may hold '=': NAME is the longest name of an input that fits. Without one,
-  /// `whole` says whether all of the text may be the REST of a model's only input.
-  std::pair<const ValueInfo&, std::string> split(const std::string& text, const std::string& option,
-                                                 bool (*whole)(const std::string& text)) {
+  /// `whole` says whether all of the text can be the REST of a model's only input.
+  std::pair<const ValueInfo&, std::string> split(const std::string& text, const std::string& option, bool whole) {
     const std::string argument = option + " " + text;
-    const std::size_t last = text.rfind('=');
-    for (std::size_t equals = last; equals != std::string::npos; equals = before(text, equals)) {
-      if (is_input(std::string_view(text).substr(0, equals)))
-        return {give(text.substr(0, equals), argument), text.substr(equals + 1)};
+    const ValueInfo* longest = nullptr;
+    for (const ValueInfo& input : engine_.inputs()) {
+      const bool fits = text.starts_with(input.name + "=");
+      if (fits && (!longest || input.name.size() > longest->name.size())) longest = &input;
     }
-    if (engine_.inputs().size() == 1 && (last == std::string::npos || whole(text)))
+    if (longest) return {give(longest->name, argument), text.substr(longest->name.size() + 1)};
+    const std::size_t equals = text.find('=');
+    if (engine_.inputs().size() == 1 && (equals == std::string::npos || whole))
       return {give(engine_.inputs()[0].name, argument), text};
-    if (last != std::string::npos) return {give(text.substr(0, last), argument), text.substr(last + 1)};  // refuses
+    if (equals != std::string::npos) return {give(text.substr(0, equals), argument), ""};  // refuses
     throw UsageError(fmt::format("{}: the model has {} inputs, so the name is needed: {} NAME={}", argument,
                                  engine_.inputs().size(), option, text));
   }
 
  private:
-  /// The '=' before the one at `equals`.
-  static std::size_t before(const std::string& text, std::size_t equals) {
-    return equals == 0 ? std::string::npos : text.rfind('=', equals - 1);
-  }
-  [[nodiscard]] bool is_input(std::string_view name) const {
-    return std::any_of(engine_.inputs().begin(), engine_.inputs().end(),
-                       [&](const ValueInfo& input) { return input.name == name; });
-  }
-
   const Engine& engine_;
   std::map<std::string, std::string> given_;
 };
@@ -115,7 +107,7 @@ class Symbols {
 std::map<std::string, Shape> parse_shapes(Arguments& arguments, const std::vector<std::string>& texts) {
   std::map<std::string, Shape> shapes;
   for (const std::string& argument : texts) {
-    const auto [info, text] = arguments.split(argument, "--shape", [](const std::string&) { return false; });
+    const auto [info, text] = arguments.split(argument, "--shape", false);
     const Shape shape = parse_shape(text, argument);
     if (info.kind != ValueInfo::Kind::tensor || !info.admits(shape))
       throw UsageError(fmt::format("--shape {}: input '{}' must be {}", argument, info.name, info.to_string()));
@@ -132,10 +124,8 @@ std::map<std::string, Tensor> read_given(Arguments& arguments, const InputArgume
     }
   }
   for (const std::string& argument : options.files) {
-    const auto [info, path] = arguments.split(argument, "--input", [](const std::string& file) {
-      std::error_code error;
-      return std::filesystem::exists(file, error);
-    });
+    std::error_code error;
+    const auto [info, path] = arguments.split(argument, "--input", std::filesystem::exists(argument, error));
     given[info.name] = tools::read_npy(path);
   }
   return given;
@@ -234,7 +224,7 @@ CollectedInputs collect_inputs(const Engine& engine, const InputArguments& argum
     }
     const auto shape = shapes.find(info.name);
     const bool optional = info.kind == ValueInfo::Kind::optional || info.kind == ValueInfo::Kind::optional_sequence;
-    if ((!info.required || optional) && shape == shapes.end()) continue;
+    if (optional || (!info.required && shape == shapes.end())) continue;
     if (info.kind != ValueInfo::Kind::tensor || info.dtype == DType::undefined) {
       throw UsageError(
           fmt::format("input '{}' ({}) must be given: values for it cannot be made up", info.name, info.to_string()));

@@ -24,8 +24,8 @@ struct InspectCommand {
     if (!inputs.shapes.empty() && (stage == "imported" || stage == "frozen"))
       throw UsageError(fmt::format("no shapes are known at --stage {}; --shape is for --stage specialized", stage));
     if (stage == "imported") {
-      fmt::print("{}", in_time("Loading " + printable(model),
-                               [&] { return unwrap(tools::try_imported_graph(model, graph_format())); }));
+      fmt::print("{}", with_progress("Loading " + printable(model),
+                                     [&] { return unwrap(tools::try_imported_graph(model, graph_format())); }));
       return;
     }
     const Engine loaded = load_model(model, engine);
@@ -34,18 +34,12 @@ struct InspectCommand {
     const Shapes shapes = specialize ? collect_shapes(loaded, inputs.shapes, notes) : Shapes{};
     for (const std::string& note : notes) fmt::print(stderr, "{}\n", note);
     if (passes) {
-      print_passes(in_time("Specializing", [&] { return unwrap(tools::try_passes(loaded, shapes)); }));
+      print_passes(with_progress("Specializing", [&] { return unwrap(tools::try_passes(loaded, shapes)); }));
     } else {
       const tools::Stage which = specialize ? tools::Stage::specialized : tools::Stage::frozen;
-      fmt::print("{}", in_time("Specializing", [&] { return tools::graph(loaded, which, graph_format(), shapes); }));
+      fmt::print("{}",
+                 with_progress("Specializing", [&] { return tools::graph(loaded, which, graph_format(), shapes); }));
     }
-  }
-
-  /// What `make` gives, with progress shown until it is there.
-  template <class Make>
-  static auto in_time(std::string what, const Make& make) {
-    const Progress progress(std::move(what));
-    return make();
   }
 
   [[nodiscard]] tools::GraphFormat graph_format() const {

@@ -4,16 +4,31 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
-#include <chrono>
 #include <cstdio>
 
 namespace lathe::cli {
 
-Progress::Progress(std::string what) : what_(std::move(what)) {
-  if (::isatty(STDERR_FILENO)) thread_ = std::jthread([this](const std::stop_token& stop) { show(stop); });
+using std::chrono::milliseconds;
+
+Progress::Progress(std::string what, bool own_thread)
+    : terminal_(::isatty(STDERR_FILENO) != 0), what_(std::move(what)) {
+  if (!terminal_ || !own_thread) return;
+  thread_ = std::jthread([this](const std::stop_token& stop) {
+    for (milliseconds pause(1000);; pause = milliseconds(200)) {
+      {
+        std::unique_lock lock(mutex_);
+        wake_.wait_for(lock, stop, pause, [] { return false; });
+      }
+      if (stop.stop_requested()) return;
+      show();
+    }
+  });
 }
 
-Progress::~Progress() = default;  // the thread is asked to stop, and joined
+Progress::~Progress() {
+  thread_ = {};  // asked to stop, and joined
+  clear();
+}
 
 void Progress::say(std::string what) {
   const std::lock_guard lock(mutex_);
@@ -22,22 +37,22 @@ void Progress::say(std::string what) {
 
 void Progress::print(std::string_view text) {
   const std::lock_guard lock(mutex_);
-  if (thread_.joinable()) fmt::print(stderr, "\r\033[K");
+  clear();
   fmt::print("{}", text);
   std::fflush(stdout);
 }
 
-void Progress::show(const std::stop_token& stop) {
-  using Clock = std::chrono::steady_clock;
-  const auto begin = Clock::now();
-  std::unique_lock lock(mutex_);
-  wake_.wait_for(lock, stop, std::chrono::seconds(1), [] { return false; });
-  if (stop.stop_requested()) return;
-  while (!stop.stop_requested()) {
-    fmt::print(stderr, "\r{}  {:.0f} s\033[K", what_, std::chrono::duration<double>(Clock::now() - begin).count());
-    std::fflush(stderr);
-    wake_.wait_for(lock, stop, std::chrono::milliseconds(200), [] { return false; });
-  }
+void Progress::show() {
+  const std::lock_guard lock(mutex_);
+  const std::chrono::duration<double> passed = std::chrono::steady_clock::now() - begin_;
+  if (!terminal_ || passed.count() < 1) return;
+  fmt::print(stderr, "\r{}  {:.0f} s\033[K", what_, passed.count());
+  std::fflush(stderr);
+  shown_ = true;
+}
+
+void Progress::clear() const {
+  if (!shown_) return;
   fmt::print(stderr, "\r\033[K");
   std::fflush(stderr);
 }

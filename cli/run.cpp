@@ -29,10 +29,8 @@ struct RunCommand {
     CollectedInputs collected = collect_inputs(loaded, inputs);
     for (const std::string& note : collected.notes) fmt::print(stderr, "{}\n", note);
     const auto begin = std::chrono::steady_clock::now();
-    const Outputs results = [&] {
-      const Progress progress("Running");
-      return loaded.run(Inputs(std::move(collected.values)), {.outputs = wanted});
-    }();
+    const Outputs results =
+        with_progress("Running", [&] { return loaded.run(Inputs(std::move(collected.values)), {.outputs = wanted}); });
     const double ms = std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - begin).count();
     std::vector<std::vector<std::string>> rows;
     std::vector<tools::NamedTensor> tensors;

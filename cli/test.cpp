@@ -2,7 +2,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <optional>
 #include <thread>
 
 #include "cli/case.h"
@@ -23,13 +22,12 @@ struct TestCommand {
   bool in_process = false;
 
   int operator()() const {
-    std::optional<Progress> progress("Looking for cases");
-    const auto cases = find_cases(folders);
+    const auto cases = with_progress("Looking for cases", [&] { return find_cases(folders); });
     if (cases.empty())
       throw std::runtime_error("no case found: a case is a folder with model.onnx and test_data_set_*");
     const EngineOptions options = engine.options();
     std::size_t counts[3] = {};
-    progress->say(fmt::format("0 of {}", cases.size()));
+    Progress progress(fmt::format("0 of {}", cases.size()), in_process);
     const auto work = [&](std::size_t i) {
       const Verdict v = run_case(cases[i], options, skip_unsupported);
       return static_cast<char>(v.outcome) + v.reason;
@@ -39,23 +37,19 @@ struct TestCommand {
       const bool skipped = result.death.empty() && result.answer.starts_with('s');
       ++counts[passed ? 0 : skipped ? 2 : 1];
       const std::string reason = result.death.empty() ? result.answer.substr(1) : result.death;
-      if (verbose || !(passed || skipped)) {
-        progress->print(fmt::format("{} {}{}{}\n",
-                                    passed    ? "passed"
-                                    : skipped ? "skipped"
-                                              : "FAILED",
-                                    printable(cases[result.job].string()), reason.empty() ? "" : ": ",
-                                    printable(reason)));
+      const std::string_view word = passed ? "passed" : skipped ? "skipped" : "FAILED";
+      if (verbose || word == "FAILED") {
+        progress.print(fmt::format("{} {}{}{}\n", word, printable(cases[result.job].string()),
+                                   reason.empty() ? "" : ": ", printable(reason)));
       }
-      progress->say(fmt::format("{} of {}", counts[0] + counts[1] + counts[2], cases.size()));
+      progress.say(fmt::format("{} of {}", counts[0] + counts[1] + counts[2], cases.size()));
     };
     if (in_process) {
       for (std::size_t i = 0; i < cases.size(); ++i) done({i, work(i), {}});
     } else {
-      run_jobs(cases.size(), jobs, std::chrono::seconds(timeout), work, done);
+      run_jobs(cases.size(), jobs, std::chrono::seconds(timeout), work, done, [&] { progress.show(); });
     }
-    progress.reset();
-    fmt::print("{} passed, {} failed, {} skipped\n", counts[0], counts[1], counts[2]);
+    progress.print(fmt::format("{} passed, {} failed, {} skipped\n", counts[0], counts[1], counts[2]));
     return counts[1] == 0 ? 0 : 1;
   }
 };

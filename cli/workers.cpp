@@ -137,19 +137,21 @@ class Worker {
   int answers_ = -1;
 };
 
-int milliseconds_left(const std::vector<std::unique_ptr<Worker>>& workers) {
+/// Until the first deadline, though no longer than people like to wait for news.
+int milliseconds_to_wait(const std::vector<std::unique_ptr<Worker>>& workers) {
   Clock::time_point first = Clock::time_point::max();
   for (const auto& w : workers) {
     if (w->job_) first = std::min(first, w->deadline_);
   }
   const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(first - Clock::now()).count();
-  return static_cast<int>(std::clamp<std::int64_t>(left + 1, 0, 60'000));
+  return static_cast<int>(std::clamp<std::int64_t>(left + 1, 0, 200));
 }
 
 }  // namespace
 
 void run_jobs(std::size_t count, int processes, std::chrono::seconds limit,
-              const std::function<std::string(std::size_t)>& work, const std::function<void(const JobResult&)>& done) {
+              const std::function<std::string(std::size_t)>& work, const std::function<void(const JobResult&)>& done,
+              const std::function<void()>& meanwhile) {
   ::signal(SIGPIPE, SIG_IGN);
   std::vector<std::unique_ptr<Worker>> workers;
   for (int i = 0; i < processes; ++i) workers.push_back(std::make_unique<Worker>());
@@ -167,7 +169,8 @@ void run_jobs(std::size_t count, int processes, std::chrono::seconds limit,
         owners.push_back(w.get());
       }
     }
-    ::poll(waiting.data(), waiting.size(), milliseconds_left(workers));
+    ::poll(waiting.data(), waiting.size(), milliseconds_to_wait(workers));
+    meanwhile();
     for (std::size_t i = 0; i < waiting.size(); ++i) {
       Worker& worker = *owners[i];
       if (waiting[i].revents != 0) {

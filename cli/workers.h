@@ -16,8 +16,9 @@ struct JobResult {
 };
 
 /// Runs `work(job)` for each job in [0, count) in up to `processes` forked processes, and `done` in this one, in the
-/// order of the answers. The calling process must have no other thread.
-void run_jobs(std::size_t count, int processes, std::chrono::seconds limit,
-              const std::function<std::string(std::size_t)>& work, const std::function<void(const JobResult&)>& done);
+/// order of the answers; `meanwhile` again and again while it waits. The calling process must have no other thread.
+void run_jobs(
+    std::size_t count, int processes, std::chrono::seconds limit, const std::function<std::string(std::size_t)>& work,
+    const std::function<void(const JobResult&)>& done, const std::function<void()>& meanwhile = [] {});
 
 }  // namespace lathe::cli

@@ -139,17 +139,19 @@ inline Bytes value(const std::string& name, DType dtype) {
   });
 }
 
-/// A sequence of tensors of any shape.
-inline Bytes sequence(const std::string& name, DType dtype) {
-  const auto wrap = [](protozero::pbf_tag_type field, const Bytes& inner) {
-    return message([&](auto& w) { w.add_message(field, inner); });
+/// What holds tensors of any shape, by its field in TypeProto.
+inline Bytes holder(protozero::pbf_tag_type field, const std::string& name, DType dtype) {
+  const auto wrap = [](protozero::pbf_tag_type outer, const Bytes& inner) {
+    return message([&](auto& w) { w.add_message(outer, inner); });
   };
   const Bytes element = wrap(1, message([&](auto& w) { w.add_int32(1, dtype); }));
   return message([&](auto& w) {
     w.add_string(1, name);
-    w.add_message(2, wrap(4, wrap(1, element)));
+    w.add_message(2, wrap(field, wrap(1, element)));
   });
 }
+inline Bytes sequence(const std::string& name, DType dtype) { return holder(4, name, dtype); }
+inline Bytes optional(const std::string& name, DType dtype) { return holder(9, name, dtype); }
 
 struct NodeSpec {
   std::string op;
