@@ -32,12 +32,16 @@ nlohmann::json to_json(const tools::PlanRecord& plan) {
   return {{"steps", steps},
           {"arena_bytes", plan.arena_bytes},
           {"kernels", plan.kernels},
-          {"why_unknown", plan.why_unknown}};
+          {"run_ended_by", plan.run_ended_by}};
 }
 
 void print_step(std::size_t index, const tools::StepRecord& s) {
-  fmt::print("{:>4}  {}{}  {}{}{}{}\n", index, s.backend, s.kernel.empty() ? "" : " " + s.kernel, printable(s.name),
-             s.outputs.empty() ? "" : "  → ", fmt::join(s.outputs, ", "), s.allocates ? "  (allocates)" : "");
+  if (s.backend == "not run") {
+    fmt::print("{:>4}  not run with these inputs  {}\n", index, printable(s.name));
+    return;
+  }
+  fmt::print("{:>4}  {} {}  {}{}{}{}\n", index, s.backend, s.kernel, printable(s.name), s.outputs.empty() ? "" : "  → ",
+             fmt::join(s.outputs, ", "), s.allocates ? "  (allocates)" : "");
   std::vector<std::string> parts;
   for (std::size_t i = 0; i < s.operators.size(); ++i) {
     const std::string name = i < s.nodes.size() ? s.nodes[i] : "";
@@ -65,7 +69,7 @@ void print_plan(const tools::PlanRecord& plan) {
   for (const auto& [backend, count] : backends) counts.push_back(fmt::format("{} {}", count, backend));
   fmt::print("{} nodes in {} steps ({}), {} compiled kernels, {} steps that allocate, arena of {} bytes\n", nodes,
              plan.steps.size(), fmt::join(counts, ", "), plan.kernels, allocating, plan.arena_bytes);
-  if (!plan.why_unknown.empty()) fmt::print("unknown: {}\n", printable(plan.why_unknown));
+  if (!plan.run_ended_by.empty()) fmt::print("the run ended early: {}\n", printable(plan.run_ended_by));
 }
 
 struct ExplainCommand {
@@ -79,10 +83,8 @@ struct ExplainCommand {
     const Engine loaded = load_model(model, engine);
     CollectedInputs collected = collect_inputs(loaded, inputs);
     for (const std::string& note : collected.notes) fmt::print(stderr, "{}\n", note);
-    const tools::PlanRecord plan = [&] {
-      const Progress progress("Running once");
-      return tools::explain_run(loaded, Inputs(std::move(collected.values)), real_time);
-    }();
+    const tools::PlanRecord plan = with_progress(
+        "Running once", [&] { return tools::explain_run(loaded, Inputs(std::move(collected.values)), real_time); });
     if (json) {
       fmt::print("{}\n", to_json(plan).dump(1, ' ', false, nlohmann::json::error_handler_t::replace));
     } else {

@@ -40,6 +40,14 @@ struct InUse {
   }
 };
 
+/// Element operations of a whole kernel.
+double operations_of(const loops::Kernel& kernel) {
+  double operations = static_cast<double>(kernel.insts.size());
+  for (int d = 0; d < kernel.rank(); ++d)
+    operations *= static_cast<double>(kernel.extents[static_cast<std::size_t>(d)]);
+  return operations;
+}
+
 }  // namespace
 
 std::optional<Specialized> SpecializationCache::find(const std::string& key, bool count) {
@@ -217,14 +225,16 @@ std::shared_ptr<const Plan> EngineCore::make_plan(Program& program, const RunCon
   return plan;
 }
 
-std::int32_t EngineCore::run_loop(const loops::Kernel& kernel, const loops::KernelArgs& args,
-                                  const std::function<void()>& check) {
+bool EngineCore::compiles(const loops::Kernel& kernel) const {
   // Below this many element operations interpreting a kernel is cheaper than looking its code up.
   constexpr double kInterpret = 256;
+  return build_.jit && operations_of(kernel) > kInterpret;
+}
+
+std::int32_t EngineCore::run_loop(const loops::Kernel& kernel, const loops::KernelArgs& args,
+                                  const std::function<void()>& check) {
   constexpr double kBetweenChecks = 1e7;  // element operations: some milliseconds
-  double operations = static_cast<double>(kernel.insts.size());
-  for (int d = 0; d < kernel.rank(); ++d)
-    operations *= static_cast<double>(kernel.extents[static_cast<std::size_t>(d)]);
+  const double operations = operations_of(kernel);
   const std::int64_t extent = args.end - args.begin;
   std::int64_t part = extent;
   if (check && operations > kBetweenChecks) {
@@ -240,7 +250,7 @@ std::int32_t EngineCore::run_loop(const loops::Kernel& kernel, const loops::Kern
     }
     return loops::kOk;
   };
-  if (operations <= kInterpret || !build_.jit) {
+  if (!compiles(kernel)) {
     return run_parts(args, [&](const loops::KernelArgs& range) { return loops::evaluate(kernel, range); });
   }
   using Code = std::shared_ptr<const jit::CompiledKernel>;

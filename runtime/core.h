@@ -85,10 +85,11 @@ class EngineCore {
   void specialize(Program& program, const RunControl& control, std::vector<passes::Record>* records = nullptr);
   /// `control` ends the wait for what other threads compile.
   std::shared_ptr<const Plan> make_plan(Program& program, const RunControl& control, bool real_time);
-  /// Runs a loop kernel through compiled code: for folding, and for nodes that run on their own.
+  /// Runs a loop kernel, as compiled code where that `compiles`: for folding, and for nodes that run on their own.
   /// `check`, where given, is called between parts of long ones and ends them by throwing.
   std::int32_t run_loop(const loops::Kernel& kernel, const loops::KernelArgs& args,
                         const std::function<void()>& check = {});
+  [[nodiscard]] bool compiles(const loops::Kernel& kernel) const;
   /// The same as a function to hand on.
   [[nodiscard]] const ops::RunLoop& loop_runner() const { return loop_runner_; }
   /// Tells the application, where it listens at all, what `text` returns.

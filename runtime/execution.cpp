@@ -19,6 +19,12 @@ bool check_between_steps(void* raw) {
   return !control->stop.stop_requested() && std::chrono::steady_clock::now() < control->deadline;
 }
 
+std::vector<ops::Fact> facts_of(std::span<const Value> values) {
+  std::vector<ops::Fact> facts;
+  for (const Value& v : values) facts.push_back(ops::fact_of(v));
+  return facts;
+}
+
 }  // namespace
 
 Tensor Execution::allocate(DType dtype, const Shape& shape) {
@@ -82,11 +88,6 @@ PlanInstance* Execution::prepare(Segment& segment, std::span<const Value> inputs
   return known.front().instance.get();
 }
 
-std::shared_ptr<const Plan> Execution::last_plan(const Segment& segment) const {
-  const auto known = instances_.find(segment.id());
-  return known == instances_.end() || known->second.empty() ? nullptr : known->second.front().instance->shared();
-}
-
 void Execution::run_instance(PlanInstance& instance, std::span<void* const> inputs, std::span<void* const> outputs,
                              const RunControl& control) {
   const ops::MemoryScope memory(core_->memory().source(Use::values));
@@ -123,10 +124,8 @@ std::vector<Value> Execution::run_segment(Segment& segment, std::span<const Valu
   const bool tensors = std::all_of(inputs.begin(), inputs.end(),
                                    [](const Value& v) { return v.is_tensor() && v.dtype() != DType::string; });
   if (tensors) instance = prepare(segment, inputs, control);
-  if (!instance) {
-    if (eager_) eager_->insert(segment.id());
-    return run_eager(segment.graph(), inputs, control);
-  }
+  if (visits_) visits_->inputs.insert_or_assign(&segment, std::vector<Value>(inputs.begin(), inputs.end()));
+  if (!instance) return run_eager(segment.graph(), inputs, control);
   std::vector<void*> in;
   for (const Value& v : inputs) {
     Tensor t = v.tensor();
@@ -163,7 +162,7 @@ std::vector<Value> Execution::run_eager(const ops::Graph& graph, std::span<const
     const ops::Node& node = graph.node(id);
     std::vector<Value> ins;
     for (ops::ValueId v : node.inputs) ins.push_back(value_of(v));
-    std::vector<Value> outs = ops::evaluate_node(node, ins, core_->loop_runner());
+    std::vector<Value> outs = evaluate(node, ins);
     for (std::size_t o = 0; o < node.outputs.size(); ++o) {
       if (node.outputs[o] != ops::kNone) values[static_cast<std::size_t>(node.outputs[o])] = std::move(outs[o]);
     }
@@ -196,6 +195,16 @@ std::vector<Value> Execution::run_part(const Part& part, const Module& module, s
   }
   control.check();
   const ops::Node& node = graph.node(part.node);
+  if (node.op->region == ops::Region::none) return evaluate(node, inputs);
+  if (!visits_) return run_region(part, node, inputs, control);
+  visits_->alone.try_emplace(&node);  // it is entered, even if it does not come to an end
+  std::vector<Value> outputs = run_region(part, node, inputs, control);
+  visits_->alone[&node].outputs = facts_of(outputs);
+  return outputs;
+}
+
+std::vector<Value> Execution::run_region(const Part& part, const ops::Node& node, std::span<const Value> inputs,
+                                         const RunControl& control) {
   switch (node.op->region) {
     case ops::Region::if_:
       return run_if(part, node, inputs, control);
@@ -208,7 +217,21 @@ std::vector<Value> Execution::run_part(const Part& part, const Module& module, s
     case ops::Region::none:
       break;
   }
-  return ops::evaluate_node(node, inputs, core_->loop_runner());
+  fail(ErrorCode::internal, "{} has no bodies", ops::describe(node));
+}
+
+std::vector<Value> Execution::evaluate(const ops::Node& node, std::span<const Value> inputs) {
+  if (!visits_) return ops::evaluate_node(node, inputs, core_->loop_runner());
+  Visits::Alone visit;
+  std::vector<Value> outputs =
+      ops::evaluate_node(node, inputs, [&](const loops::Kernel& kernel, const loops::KernelArgs& args) {
+        ++(core_->compiles(kernel) ? visit.compiled : visit.interpreted);
+        visit.reduces = visit.reduces || kernel.inner > 0;
+        return core_->run_loop(kernel, args);
+      });
+  visit.outputs = facts_of(outputs);
+  visits_->alone.insert_or_assign(&node, std::move(visit));
+  return outputs;
 }
 
 std::vector<Value> Execution::run(const Module& module, std::span<const Value> inputs, const RunControl& control,

@@ -2,7 +2,6 @@
 #pragma once
 
 #include <memory>
-#include <set>
 #include <span>
 #include <unordered_map>
 #include <vector>
@@ -12,6 +11,19 @@
 #include "runtime/run_control.h"
 
 namespace lathe::runtime {
+
+/// What runs came by, for tools: of what ran more than once, the last time.
+struct Visits {
+  /// A node that no plan runs, control flow included.
+  struct Alone {
+    std::vector<ops::Fact> outputs;
+    std::size_t compiled = 0;     ///< its loops that ran as compiled code
+    std::size_t interpreted = 0;  ///< those that did not: too little work to look code up, or the JIT is switched off
+    bool reduces = false;         ///< whether one of them does
+  };
+  std::unordered_map<const Segment*, std::vector<Value>> inputs;
+  std::unordered_map<const ops::Node*, Alone> alone;
+};
 
 class Execution {
  public:
@@ -33,10 +45,8 @@ class Execution {
   /// there was none. The next run has more.
   [[nodiscard]] const Step* overflowed() const { return overflowed_; }
 
-  /// The plan that a segment ran last, null where there is none.
-  [[nodiscard]] std::shared_ptr<const Plan> last_plan(const Segment& segment) const;
-  /// Notes the segments that run node by node, for tools; `ids` outlives the runs.
-  void note_eager(std::set<int>* ids) { eager_ = ids; }
+  /// Notes what the runs from now on come by; `visits` outlives them.
+  void observe(Visits& visits) { visits_ = &visits; }
 
   /// Releases arena, scratch and instances.
   void trim();
@@ -54,6 +64,9 @@ class Execution {
   std::vector<Value> run_segment(Segment& segment, std::span<const Value> inputs, const RunControl& control,
                                  std::span<const Tensor> bound);
   std::vector<Value> run_eager(const ops::Graph& graph, std::span<const Value> inputs, const RunControl& control);
+  std::vector<Value> run_region(const Part& part, const ops::Node& node, std::span<const Value> inputs,
+                                const RunControl& control);
+  std::vector<Value> evaluate(const ops::Node& node, std::span<const Value> inputs);
   std::vector<Value> run_if(const Part& part, const ops::Node& node, std::span<const Value> inputs,
                             const RunControl& control);
   std::vector<Value> run_loop(const Part& part, const ops::Node& node, std::span<const Value> inputs,
@@ -75,7 +88,7 @@ class Execution {
   std::size_t scratch_bytes_ = 0;
   std::size_t scratch_wanted_ = 0;  // by the kernels run so far
   const Step* overflowed_ = nullptr;
-  std::set<int>* eager_ = nullptr;
+  Visits* visits_ = nullptr;
   std::vector<void*> scratch_;
 };
 

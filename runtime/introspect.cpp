@@ -2,7 +2,6 @@
 #include "runtime/introspect.h"
 
 #include <algorithm>
-#include <set>
 
 #include "runtime/engine_impl.h"
 
@@ -21,53 +20,154 @@ tools::PassRecord to_record(const passes::Record& r) {
   return record;
 }
 
-/// The inputs of a segment that reads only the module's own inputs; nothing where it reads other parts.
-std::optional<std::vector<Value>> segment_inputs(const Module& module, const Part& part,
-                                                 std::span<const Value> values) {
-  std::vector<Value> in;
-  for (ops::ValueId v : part.inputs) {
-    const auto& inputs = module.graph().inputs;
-    const auto at = std::find(inputs.begin(), inputs.end(), v);
-    if (at == inputs.end()) return std::nullopt;
-    in.push_back(values[static_cast<std::size_t>(at - inputs.begin())]);
+/// What a run on inputs of these shapes comes by for certain: the segments that read nothing but the model's inputs.
+Visits visits_without_run(const Module& module, std::span<const Value> inputs) {
+  Visits visits;
+  const std::vector<ops::ValueId>& names = module.graph().inputs;
+  for (const Part& part : module.parts()) {
+    if (!part.segment) continue;
+    std::vector<Value> in;
+    for (ops::ValueId v : part.inputs) {
+      const auto at = std::find(names.begin(), names.end(), v);
+      if (at != names.end()) in.push_back(inputs[static_cast<std::size_t>(at - names.begin())]);
+    }
+    if (in.size() == part.inputs.size()) visits.inputs.emplace(part.segment.get(), std::move(in));
   }
-  return in;
+  return visits;
 }
 
-/// A node that is evaluated by itself.
-tools::StepRecord alone(const ops::Node& node, std::string_view why) {
-  tools::StepRecord record;
-  record.name = ops::describe(node);
-  record.nodes = {node.name};
-  record.operators = {std::string(node.op->name)};
-  const bool region = node.op->region != ops::Region::none;
-  record.backend = region ? "region" : node.op->kernel ? "plain" : "jit";
-  record.kernel = std::string(node.op->name);
-  record.allocates = true;
-  record.why_not_real_time = why;
-  return record;
+/// What inputs of these shapes come to in every part. Where data decides, a run on zeros tells.
+Visits visits_of_shapes(EngineImpl& engine, const Shapes& shapes) {
+  const std::vector<Value> zeros = engine.placeholders(shapes);
+  Visits visits = visits_without_run(*engine.module, zeros);
+  if (visits.inputs.size() == engine.module->parts().size()) return visits;
+  Execution execution(engine.core);
+  execution.observe(visits);
+  try {
+    static_cast<void>(execution.run(*engine.module, zeros, {}));
+  } catch (const Failure& failure) {
+    fail(failure.error.code, "data decides some of the model's shapes, and a run on zeros tells nothing of them: {}",
+         failure.error.message);
+  }
+  return visits;
 }
+
+// ---- the specialized graph ----
+
+/// Puts the parts of a module together again, each segment as the passes made it for what it was given.
+class Assembly {
+ public:
+  Assembly(const Module& module, const Visits& visits, EngineCore& core)
+      : module_(module),
+        from_(module.graph()),
+        visits_(visits),
+        core_(core),
+        mapped_(from_.value_count(), ops::kNone) {}
+
+  ops::Graph make() {
+    to_.name = from_.name;
+    for (ops::ValueId v : from_.inputs) {
+      const ops::ValueId input = to_.add_input(from_.value(v).name, from_.value(v).declared);
+      to_.value(input).default_value = from_.value(v).default_value;
+      mapped_[static_cast<std::size_t>(v)] = input;
+    }
+    for (const Part& part : module_.parts()) {
+      if (part.segment) {
+        add_segment(part);
+      } else {
+        add_node(part);
+      }
+    }
+    for (ops::ValueId v : from_.outputs) to_.outputs.push_back(mapped(v));
+    return std::move(to_);
+  }
+
+ private:
+  ops::ValueId mapped(ops::ValueId v) {
+    if (v == ops::kNone) return v;
+    ops::ValueId& to = mapped_[static_cast<std::size_t>(v)];
+    if (to != ops::kNone) return to;
+    const ops::ValueDef& def = from_.value(v);
+    return to = def.is_constant() ? to_.add_constant(def.constant, def.name) : to_.add_value(def.name);
+  }
+
+  void add_segment(const Part& part) {
+    const std::vector<Value>& given = visits_.inputs.at(part.segment.get());
+    std::vector<ops::ValueId> inputs;
+    for (std::size_t i = 0; i < given.size(); ++i) {
+      inputs.push_back(mapped(part.inputs[i]));
+      std::optional<ops::Fact>& fact = to_.value(inputs[i]).fact;
+      if (!fact) fact = ops::fact_of(given[i]);
+    }
+    const std::vector<ops::ValueId> outputs =
+        ops::inline_graph(to_, part.segment->specialized_graph(given, core_), inputs);
+    for (std::size_t o = 0; o < outputs.size(); ++o) mapped_[static_cast<std::size_t>(part.outputs[o])] = outputs[o];
+  }
+
+  void add_node(const Part& part) {
+    const ops::Node& node = from_.node(part.node);
+    const std::vector<ops::Fact>& facts = visits_.alone.at(&node).outputs;
+    ops::Node copy;
+    copy.op = node.op;
+    copy.name = node.name;
+    copy.attributes = node.attributes;
+    copy.captures = node.captures;
+    for (ops::ValueId v : node.inputs) copy.inputs.push_back(mapped(v));
+    for (std::size_t o = 0; o < node.outputs.size(); ++o) {
+      copy.outputs.push_back(mapped(node.outputs[o]));
+      if (copy.outputs[o] != ops::kNone) to_.value(copy.outputs[o]).fact = facts[o];
+    }
+    for (const auto& body : part.bodies) {
+      copy.subgraphs.push_back(std::make_unique<ops::Graph>(entered(*body) ? Assembly(*body, visits_, core_).make()
+                                                                           : body->graph().clone()));
+    }
+    to_.add_node(std::move(copy));
+  }
+
+  [[nodiscard]] bool entered(const Module& body) const {
+    return std::all_of(body.parts().begin(), body.parts().end(), [&](const Part& part) {
+      return part.segment ? visits_.inputs.contains(part.segment.get())
+                          : visits_.alone.contains(&body.graph().node(part.node));
+    });
+  }
+
+  const Module& module_;
+  const ops::Graph& from_;
+  const Visits& visits_;
+  EngineCore& core_;
+  ops::Graph to_;
+  std::vector<ops::ValueId> mapped_;  // by value of `from_`
+};
+
+/// The passes of each segment, in the order of the parts.
+void trace(const Module& module, const Visits& visits, EngineCore& core, std::vector<passes::Record>& records) {
+  for (const Part& part : module.parts()) {
+    const auto visit = part.segment ? visits.inputs.find(part.segment.get()) : visits.inputs.end();
+    if (visit != visits.inputs.end()) part.segment->trace(visit->second, core, records);
+    for (const auto& body : part.bodies) trace(*body, visits, core, records);
+  }
+}
+
+// ---- plans ----
 
 class Explainer {
  public:
-  /// `ran`: an execution that has run the module, or null. `eager`: the segments that ran node by node. `why_unknown`:
-  /// why neither has others.
-  Explainer(EngineCore& core, bool real_time, const Execution* ran, std::set<int> eager, std::string why_unknown)
-      : core_(core), real_time_(real_time), ran_(ran), eager_(std::move(eager)), why_unknown_(std::move(why_unknown)) {}
+  Explainer(const Visits& visits, EngineCore& core, bool real_time)
+      : visits_(visits), core_(core), real_time_(real_time) {}
 
-  /// `values`: the module's inputs where they are known; else empty.
-  void add(const Module& module, std::span<const Value> values, const std::string& inside) {
+  void add(const Module& module, const std::string& inside) {
     for (const Part& part : module.parts()) {
       if (part.segment) {
-        add_segment(module, part, values, inside);
+        add_segment(*part.segment, inside);
         continue;
       }
       const ops::Node& node = module.graph().node(part.node);
-      push(alone(node, "its shapes follow from data, so it runs on its own"), inside);
+      add_alone(node, inside,
+                node.op->region != ops::Region::none ? "what its bodies do follows from data"
+                                                     : "its shapes follow from data, so it runs on its own");
       for (std::size_t b = 0; b < part.bodies.size(); ++b) {
-        const char* which = part.bodies.size() != 2 ? "body" : b == 0 ? "then_branch" : "else_branch";
-        add(*part.bodies[b], {},
-            fmt::format("{} of {}{}{}", which, ops::describe(node), inside.empty() ? "" : ", ", inside));
+        add(*part.bodies[b], fmt::format("{} of {}{}{}", node.op->subgraphs[b], ops::describe(node),
+                                         inside.empty() ? "" : ", ", inside));
       }
     }
   }
@@ -80,49 +180,63 @@ class Explainer {
     plan.steps.push_back(std::move(record));
   }
 
-  void add_segment(const Module& module, const Part& part, std::span<const Value> values, const std::string& inside) {
-    std::shared_ptr<const Plan> made = ran_ ? ran_->last_plan(*part.segment) : nullptr;
-    const bool eager = eager_.count(part.segment->id()) > 0;
-    if (!made && !eager) {
-      const bool known = !values.empty() || (part.inputs.empty() && inside.empty());
-      const auto in = known ? segment_inputs(module, part, values) : std::nullopt;
-      if (in) made = part.segment->plan(*in, core_, {}, real_time_);
-    }
+  void add_segment(Segment& segment, const std::string& inside) {
+    const auto visit = visits_.inputs.find(&segment);
+    const std::shared_ptr<const Plan> made =
+        visit == visits_.inputs.end() ? nullptr : segment.plan(visit->second, core_, {}, real_time_);
     if (!made) {
-      for (ops::NodeId id : part.segment->graph().order()) {
-        tools::StepRecord record =
-            alone(part.segment->graph().node(id), eager ? "it handles strings or sequences, so it runs on its own"
-                                                        : "its shapes are known only once a part before it has run");
-        if (!eager) {
-          record.backend = "unknown";
-          record.kernel = "";
-          record.allocates = false;
-          record.why_not_real_time = "";
-          plan.why_unknown = why_unknown_;
-        }
-        push(std::move(record), inside);
+      for (ops::NodeId id : segment.graph().order()) {
+        add_alone(segment.graph().node(id), inside,
+                  "it is among strings, sequences, complex or packed numbers, and such parts run node by node");
       }
       return;
     }
-    for (const tools::StepRecord& view : made->views) push(view, inside);
-    for (const auto& step : made->steps) push(step->record, inside);
+    auto view = made->views.begin();
+    for (std::size_t s = 0; s <= made->steps.size(); ++s) {
+      for (; view != made->views.end() && view->first == s; ++view) push(view->second, inside);
+      if (s < made->steps.size()) push(made->steps[s]->record, inside);
+    }
     plan.arena_bytes = std::max(plan.arena_bytes, made->arena_bytes);
     plan.kernels += made->kernels;
   }
 
+  /// A node that no plan runs.
+  void add_alone(const ops::Node& node, const std::string& inside, std::string_view why) {
+    tools::StepRecord record;
+    record.name = ops::describe(node);
+    record.nodes = {node.name};
+    record.operators = {std::string(node.op->name)};
+    record.backend = "not run";
+    if (const auto visit = visits_.alone.find(&node); visit != visits_.alone.end()) {
+      describe(record, node, visit->second);
+      record.why_not_real_time = why;
+      plan.kernels += visit->second.compiled;
+    }
+    push(std::move(record), inside);
+  }
+
+  static void describe(tools::StepRecord& record, const ops::Node& node, const Visits::Alone& visit) {
+    record.backend = node.op->region != ops::Region::none ? "region" : visit.compiled > 0 ? "jit" : "plain";
+    record.kernel = std::string(node.op->name);
+    if (visit.compiled + visit.interpreted > 0) {
+      record.kernel = !visit.reduces ? "pointwise" : node.op->contraction ? "contraction" : "row";
+      if (visit.compiled == 0) record.kernel += ", evaluated element by element";
+    }
+    record.allocates = true;
+    for (std::size_t o = 0; o < visit.outputs.size() && o < node.outputs.size(); ++o) {
+      if (node.outputs[o] != ops::kNone) record.outputs.push_back(visit.outputs[o].to_string());
+    }
+  }
+
+  const Visits& visits_;
   EngineCore& core_;
   bool real_time_;
-  const Execution* ran_;
-  std::set<int> eager_;
-  std::string why_unknown_;
 };
 
-/// The node by which a module is cut where it is more than one segment; null where it is not.
-const ops::Node* cut_by(const Module& module) {
-  for (const Part& part : module.parts()) {
-    if (!part.segment) return &module.graph().node(part.node);
-  }
-  return nullptr;
+tools::PlanRecord explain(EngineImpl& engine, const Visits& visits, bool real_time) {
+  Explainer explainer(visits, *engine.core, real_time);
+  explainer.add(*engine.module, "");
+  return std::move(explainer.plan);
 }
 
 }  // namespace
@@ -130,17 +244,8 @@ const ops::Node* cut_by(const Module& module) {
 const ops::Graph& frozen_graph(const EngineImpl& engine) { return engine.module->graph(); }
 
 ops::Graph specialized_graph(EngineImpl& engine, const Shapes& shapes) {
-  if (const ops::Node* node = cut_by(*engine.module)) {
-    fail(ErrorCode::unsupported, "the model has no one graph for these shapes: {} gives shapes that follow from data",
-         ops::describe(*node));
-  }
-  const std::vector<Value> values = engine.placeholders(shapes);
-  for (const Part& part : engine.module->parts()) {
-    const auto in = segment_inputs(*engine.module, part, values);
-    std::optional<ops::Graph> graph = in ? part.segment->specialized_graph(*in, *engine.core) : std::nullopt;
-    if (graph) return *std::move(graph);
-  }
-  fail(ErrorCode::unsupported, "the model handles strings or sequences and runs node by node, as Stage::frozen has it");
+  const Visits visits = visits_of_shapes(engine, shapes);
+  return Assembly(*engine.module, visits, *engine.core).make();
 }
 
 std::vector<tools::PassRecord> pass_records(EngineImpl& engine, const Shapes& shapes) {
@@ -148,37 +253,30 @@ std::vector<tools::PassRecord> pass_records(EngineImpl& engine, const Shapes& sh
   for (const passes::Record& r : engine.load_records) records.push_back(to_record(r));
   if (shapes.empty()) return records;
   std::vector<passes::Record> specialized;
-  const std::vector<Value> values = engine.placeholders(shapes);
-  for (const Part& part : engine.module->parts()) {
-    if (!part.segment) continue;
-    const auto in = segment_inputs(*engine.module, part, values);
-    if (in) part.segment->trace(*in, *engine.core, specialized);
-  }
+  trace(*engine.module, visits_of_shapes(engine, shapes), *engine.core, specialized);
   for (const passes::Record& r : specialized) records.push_back(to_record(r));
   return records;
 }
 
 tools::PlanRecord plan_record(EngineImpl& engine, const Shapes& shapes, bool real_time) {
-  Explainer explainer(*engine.core, real_time, nullptr, {}, "decided during a run");
-  explainer.add(*engine.module, engine.placeholders(shapes), "");
-  return std::move(explainer.plan);
+  return explain(engine, visits_without_run(*engine.module, engine.placeholders(shapes)), real_time);
 }
 
 tools::PlanRecord plan_record_of_run(EngineImpl& engine, const Inputs& inputs, bool real_time) {
   const std::vector<Value> values = engine.gather(inputs.values());
+  Visits visits;
   Execution execution(engine.core);
-  std::set<int> eager;
   execution.set_real_time(real_time);
-  execution.note_eager(&eager);
-  std::string why_unknown = "this run did not reach it";
+  execution.observe(visits);
+  std::string ended_by;
   try {
     static_cast<void>(execution.run(*engine.module, values, {}));
   } catch (const Failure& failure) {
-    why_unknown = "the run ended before it: " + failure.error.message;
+    ended_by = failure.error.message;
   }
-  Explainer explainer(*engine.core, real_time, &execution, std::move(eager), std::move(why_unknown));
-  explainer.add(*engine.module, values, "");
-  return std::move(explainer.plan);
+  tools::PlanRecord plan = explain(engine, visits, real_time);
+  plan.run_ended_by = std::move(ended_by);
+  return plan;
 }
 
 }  // namespace lathe::runtime

@@ -42,8 +42,8 @@ class Segment {
 
   [[nodiscard]] const ops::Graph& graph() const { return graph_; }
   [[nodiscard]] int id() const { return id_; }
-  /// A copy of the graph after the passes for these inputs; nothing where it runs node by node. For tools.
-  std::optional<ops::Graph> specialized_graph(std::span<const Value> inputs, EngineCore& core);
+  /// A copy of the graph after the passes for these inputs, or before them where it runs node by node; for tools.
+  ops::Graph specialized_graph(std::span<const Value> inputs, EngineCore& core);
   /// Runs the passes for these inputs anew and tells how each went; for tools.
   void trace(std::span<const Value> inputs, EngineCore& core, std::vector<passes::Record>& records);
 

@@ -6,6 +6,7 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <lathe/thread_pool.h>
@@ -73,12 +74,13 @@ struct Plan {
   std::size_t arena_bytes = 0;
   std::size_t scratch_bytes = 0;  ///< per worker
   std::size_t kernels = 0;
-  std::size_t charge = 0;                ///< bytes that the cache counts for it
-  jit::Spent spent;                      ///< on compiling for it
-  std::string largest;                   ///< the step that writes the largest buffer of the arena
-  std::vector<WatchedBuffer> watched;    ///< with BuildOptions::canaries; checked after every step
-  std::vector<tools::StepRecord> views;  ///< what needs no step
-  std::vector<int> writers;              ///< per output, the last step that writes it; -1 where it is empty
+  std::size_t charge = 0;              ///< bytes that the cache counts for it
+  jit::Spent spent;                    ///< on compiling for it
+  std::string largest;                 ///< the step that writes the largest buffer of the arena
+  std::vector<WatchedBuffer> watched;  ///< with BuildOptions::canaries; checked after every step
+  /// What nothing runs for, each with the number of steps before it.
+  std::vector<std::pair<std::size_t, tools::StepRecord>> views;
+  std::vector<int> writers;  ///< per output, the last step that writes it; -1 where it is empty
 };
 
 /// A plan's steps with pointers resolved against one arena. Owned by a session.

@@ -21,6 +21,7 @@ using ops::ValueId;
 /// What a step takes of the cache, its kernel and record included, and what oneDNN keeps of a primitive, as the heap
 /// told.
 constexpr std::size_t kStepBytes = 4096;
+constexpr std::size_t kViewBytes = 768;
 constexpr std::size_t kPrimitiveBytes = 24 << 10;
 
 class PlanBuilder {
@@ -34,6 +35,7 @@ class PlanBuilder {
         part_(graph_.value_count()) {}
 
   std::shared_ptr<const Plan> finish(const std::function<void()>& check) {
+    note_known();
     for (const Group& group : program_.groups) {
       check();
       add_group(group);
@@ -48,7 +50,7 @@ class PlanBuilder {
     }
     for (ValueId v : graph_.inputs) plan_->inputs.push_back(*graph_.value(v).fact);
     for (ValueId v : graph_.outputs) plan_->outputs.push_back(*graph_.value(v).fact);
-    plan_->charge += sizeof(Plan) + plan_->steps.size() * kStepBytes;
+    plan_->charge += sizeof(Plan) + plan_->steps.size() * kStepBytes + plan_->views.size() * kViewBytes;
     for (const auto& step : plan_->steps) plan_->charge += step->record.backend == "onednn" ? kPrimitiveBytes : 0;
     return plan_;
   }
@@ -106,7 +108,7 @@ class PlanBuilder {
       add_plain(last, std::move(declines));
       return;
     }
-    if (empty_result(group)) return note_view(group.nodes, group.outputs);
+    if (empty_result(group)) return note_view(group.nodes, group.outputs, "empty");
     if (alias_view(group)) return;
     if (contraction != kNone && offer_to_onednn(group, declines)) return;
     if (contraction != kNone && !graph_.node(contraction).op->expr) {
@@ -151,7 +153,7 @@ class PlanBuilder {
       if (k.extents[i] != 1 && k.loads[0].strides[i] != k.stores[0].access.strides[i]) return false;
     }
     alias_[static_cast<std::size_t>(out)] = base;
-    note_view(group.nodes, group.outputs);
+    note_view(group.nodes, group.outputs, "alias");
     return true;
   }
 
@@ -169,16 +171,28 @@ class PlanBuilder {
       record.operators.emplace_back(graph_.node(n).op->name);
     }
     record.name = ops::describe(graph_.node(nodes.back()));
-    for (ValueId v : outputs) record.outputs.push_back(fact(v).to_string());
+    for (ValueId v : outputs) {
+      if (v != kNone) record.outputs.push_back(fact(v).to_string());
+    }
   }
 
   /// Nodes for which nothing runs.
-  void note_view(const std::vector<NodeId>& nodes, const std::vector<ValueId>& outputs) {
+  void note_view(const std::vector<NodeId>& nodes, const std::vector<ValueId>& outputs, const char* kind) {
     tools::StepRecord record;
     describe(record, nodes, outputs);
     record.backend = "view";
-    record.kernel = "none";
-    plan_->views.push_back(std::move(record));
+    record.kernel = kind;
+    plan_->views.emplace_back(items_.size(), std::move(record));
+  }
+
+  /// Nodes whose results were computed with the shapes.
+  void note_known() {
+    for (NodeId id : graph_.order()) {
+      const std::vector<ValueId>& outputs = graph_.node(id).outputs;
+      const bool known =
+          std::all_of(outputs.begin(), outputs.end(), [&](ValueId v) { return v == kNone || graph_.value(v).value(); });
+      if (known) note_view({id}, outputs, "known");
+    }
   }
 
   void add_plain(NodeId id, std::vector<tools::Decline> declines) {
@@ -186,7 +200,7 @@ class PlanBuilder {
     const bool same_memory = (node.op->name == "Reshape" || node.op->name == "Identity") && node.op->domain.empty();
     if (same_memory && fact(node.inputs[0]).layout.row_major) {
       alias_[static_cast<std::size_t>(node.outputs[0])] = node.inputs[0];
-      note_view({id}, {node.outputs[0]});
+      note_view({id}, {node.outputs[0]}, "alias");
       return;
     }
     if (node.op->name == "Concat" && node.op->domain.empty()) {
@@ -290,7 +304,7 @@ class PlanBuilder {
       item.step = std::move(step);
       items_.push_back(std::move(item));
     }
-    if (!copied) note_view({id}, {out});
+    if (!copied) note_view({id}, {out}, "alias");
   }
 
   void add_contraction(const Group& group, ContractionStep made) {

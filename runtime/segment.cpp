@@ -180,11 +180,10 @@ std::shared_ptr<const Plan> Segment::plan(std::span<const Value> inputs, EngineC
   return plan;
 }
 
-std::optional<ops::Graph> Segment::specialized_graph(std::span<const Value> inputs, EngineCore& core) {
+ops::Graph Segment::specialized_graph(std::span<const Value> inputs, EngineCore& core) {
   const Turn::Hold turn(turn_, {});
   const std::shared_ptr<Program> program = specialize(inputs, core, {}, [](Program&) { return true; });
-  if (!program) return std::nullopt;
-  return program->graph.clone();
+  return (program ? program->graph : graph_).clone();
 }
 
 void Segment::trace(std::span<const Value> inputs, EngineCore& core, std::vector<passes::Record>& records) {

@@ -31,10 +31,11 @@ enum class GraphFormat : std::uint8_t { text, dot, html };
 /// The graph of a file before any pass. Errors as Engine::try_load's.
 LATHE_API Result<std::string> try_imported_graph(const std::string& path, GraphFormat format,
                                                  const LoadOptions& load = {}) noexcept;
-/// The graph of an engine. Stage::specialized needs the shapes of all inputs that are not fixed, and a model whose
-/// shapes all follow from them (else ErrorCode::unsupported, naming a node where they do not). invalid_argument:
-/// a shape that the model does not admit or that is missing, or Stage::imported, which an engine does not keep;
-/// not_found: an input of no such name.
+/// The graph of an engine. Stage::specialized needs the shapes of all inputs that are not fixed. Where the model's data
+/// decides some of its shapes, it is run once, on zeros, and fails where that does; bodies of If, Loop, Scan and
+/// SequenceMap that this run does not enter are as in Stage::frozen, and so are parts that run node by node (strings,
+/// sequences, complex and packed numbers). invalid_argument: a shape that the model does not admit or that is missing,
+/// or Stage::imported, which an engine does not keep; not_found: an input of no such name.
 LATHE_API Result<std::string> try_graph(const Engine& engine, Stage stage, GraphFormat format,
                                         const Shapes& shapes = {}) noexcept;
 
@@ -48,8 +49,8 @@ struct PassRecord {
   std::size_t changes = 0;  ///< rewrites made
   bool switched_off = false;
 };
-/// The passes of the load and, with shapes, of specializing to them what they alone decide; in the order they ran.
-/// Errors as Engine::try_prepare's.
+/// The passes of the load and, with shapes, of specializing to them what Stage::specialized shows so; in the order they
+/// ran. Errors as Engine::try_prepare's, and those of the run that Stage::specialized takes.
 LATHE_API Result<std::vector<PassRecord>> try_passes(const Engine& engine, const Shapes& shapes = {}) noexcept;
 
 /// What EngineOptions::passes may list: "-all" and, with a '-' before its name, each pass that can be switched off.
@@ -63,16 +64,21 @@ struct Decline {
   std::string reason;
 };
 
-/// One step of a plan.
+/// One step of a plan, or a node that runs on its own. `backend` is one of these, with the kinds of `kernel` it has:
+/// - "jit", compiled loops: "pointwise", "row" (which reduces), "contraction", or "copy" (of one input of a Concat);
+/// - "onednn": "matmul", "convolution" or "deconvolution", and in parentheses oneDNN's name for its way;
+/// - "plain", C++: the operator or "copy"; of loops that are not compiled, because the backend "jit" is switched off or
+///   they are over a few elements, "pointwise, evaluated element by element" and the like;
+/// - "region", control flow, which the steps of its bodies follow: the operator;
+/// - "view", where nothing runs: "alias" (the memory of its input), "known" (computed with the shapes), "empty" (there
+///   are no elements);
+/// - "not run": nothing is known of how it would run, and `kernel` is empty.
 struct StepRecord {
   std::string name;                    ///< of the node that the step is named after
   std::string inside;                  ///< which graph: "then_branch of If 'x'"; empty for the model's own
   std::vector<std::string> nodes;      ///< names of all the nodes it runs
   std::vector<std::string> operators;  ///< their operators, in the same order
-  /// "jit", "onednn", "plain"; "region" for control flow; "view" where nothing runs; "unknown" where that is decided
-  /// during a run.
   std::string backend;
-  /// Its kind: of compiled loops "pointwise", "row", "contraction" or "copy", else the operator or oneDNN's name.
   std::string kernel;
   std::vector<std::string> outputs;  ///< the facts of what it writes: "f32[1,64,56,56]{0,2,3,1}"
   std::vector<Decline> declines;     ///< backends asked before the one that took it
@@ -84,18 +90,18 @@ struct StepRecord {
 /// A plan, for people to read.
 struct PlanRecord {
   std::vector<StepRecord> steps;
-  std::size_t arena_bytes = 0;
-  std::size_t kernels = 0;  ///< compiled kernels among the steps
-  std::string why_unknown;  ///< why steps are "unknown"; empty where none is
+  std::size_t arena_bytes = 0;  ///< of the part that needs most
+  std::size_t kernels = 0;      ///< compiled kernels among the steps
+  std::string run_ended_by;     ///< the error that ended the run of try_explain_run early; empty where none did
 };
 
 /// The plan for these shapes, made where it is not there yet: the usual one, or the one of a session that is prepared
-/// for real time. Nothing is run, so parts whose shapes depend on data are listed node by node as "unknown".
+/// for real time. Nothing is run, so parts whose shapes depend on data are listed node by node as "not run".
 /// Errors as Engine::try_prepare's; so with the next.
 LATHE_API Result<PlanRecord> try_explain(const Engine& engine, const Shapes& shapes, bool real_time = false) noexcept;
 /// The same for these inputs, after one run of the model on them: also for what its shapes depend on data, and inside
-/// the bodies of If, Loop and Scan as they were run last. What the run did not reach stays "unknown"; a run that fails
-/// is no error here, but PlanRecord::why_unknown.
+/// the bodies of If, Loop, Scan and SequenceMap as they were run last. What the run did not come to is "not run"; a run
+/// that fails is no error here, but PlanRecord::run_ended_by.
 LATHE_API Result<PlanRecord> try_explain_run(const Engine& engine, const Inputs& inputs,
                                              bool real_time = false) noexcept;
 
