@@ -158,6 +158,26 @@ TEST(Explain, WhatCostsNothingIsAView) {
   EXPECT_LT(place("reshaped"), place("chosen"));
 }
 
+TEST(Explain, PartsWithSequencesRunNodeByNode) {
+  const Engine engine = engine_of({.graph = {.nodes = {{"SequenceConstruct", {"x", "x"}, {"s"}, {}, "made"},
+                                                       {"SequenceLength", {"s"}, {"y"}, {}, "counted"}},
+                                             .inputs = {onnx::value("x", DType::f32, {"n"})},
+                                             .outputs = {onnx::value("y", DType::i64, {})}}});
+  const tools::PlanRecord plan = tools::explain_run(engine, {{"x", Tensor(DType::f32, {3})}});
+  for (const char* node : {"made", "counted"}) EXPECT_EQ(step_of(plan, node).backend, "plain") << node;
+  EXPECT_EQ(step_of(plan, "counted").outputs, std::vector<std::string>{"i64[]"});
+  EXPECT_EQ(step_of(tools::explain(engine, {{"x", Shape{3}}}), "made").backend, "not run");
+}
+
+TEST(Explain, OfALoopItIsTheLastTurn) {
+  const Engine engine =
+      engine_of(loop_model({{"Concat", {"a", "x"}, {"b"}, {onnx::attr("axis", 0)}, "grown"}, go_on()}, {"m"}, {3}));
+  const tools::PlanRecord plan = tools::explain_run(
+      engine,
+      {{"trips", Tensor::scalar(std::int64_t{4})}, {"start", Tensor(DType::f32, {0})}, {"x", Tensor(DType::f32, {3})}});
+  EXPECT_EQ(step_of(plan, "grown").outputs, std::vector<std::string>{"f32[12]"});
+}
+
 TEST(Explain, ARunThatFailsTellsWhereAndWhatWentBefore) {
   const Engine engine = engine_of(loop_model({{"Gather", {"x", "i"}, {"b"}, {}, "pick"}, go_on()}, {}, {3}));
   const tools::PlanRecord plan = tools::explain_run(
