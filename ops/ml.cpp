@@ -2,7 +2,6 @@
 #include <algorithm>
 #include <cmath>
 #include <map>
-#include <numeric>
 
 #include "ops/ir/builder.h"
 #include "ops/ir/loop_builder.h"
@@ -110,21 +109,22 @@ constexpr Attribute kLinearClassifierAttributes[] = {{"classlabels_ints", AttrKi
                                                      {"multi_class", 0},
                                                      {"post_transform", "NONE"}};
 
-/// x · coefficientsᵀ + intercepts for row-major coefficients [scores, features], as doubles.
-std::pmr::vector<double> linear_scores(const KernelContext& ctx, std::int64_t row, std::int64_t scores) {
-  const OpView& op = ctx.op();
-  const Tensor& x = ctx.in(0);
-  const auto coefficients = op.attr_floats("coefficients"), intercepts = op.attr_floats("intercepts");
-  const std::int64_t features = last_extent(x.shape());
-  std::pmr::vector<double> result(static_cast<std::size_t>(scores), 0, ctx.memory());
-  for (std::size_t s = 0; s < result.size(); ++s) {
-    if (s < intercepts.size()) result[s] = intercepts[s];
+/// Rows of x · coefficientsᵀ + intercepts for row-major coefficients [scores, features].
+ValueId linear_scores(const OpView& op, Builder& b, std::int64_t scores) {
+  const DType compute = op.in(0).dtype == DType::f32 ? DType::f32 : DType::f64;
+  const ValueId x = b.cast(op.in(0).rank() == 1 ? b.unsqueeze(op.id(0), {0}) : op.id(0), compute);
+  const auto given = op.attr_floats("coefficients"), intercepts = op.attr_floats("intercepts");
+  const std::int64_t features = last_extent(op.in(0).shape);
+  Tensor coefficients(DType::f64, {features, scores});
+  for (std::int64_t s = 0; s < scores; ++s) {
     for (std::int64_t f = 0; f < features; ++f) {
-      result[s] += x.number(row * features + f) *
-                   coefficients[s * static_cast<std::size_t>(features) + static_cast<std::size_t>(f)];
+      coefficients.mutable_view<double>()[static_cast<std::size_t>(f * scores + s)] =
+          given[static_cast<std::size_t>(s * features + f)];
     }
   }
-  return result;
+  const ValueId y = b.matmul(x, b.constant(coefficients.cast(compute)));
+  if (intercepts.empty()) return y;
+  return b.add(y, b.constant(Tensor::from(intercepts, {scores}).cast(compute)));
 }
 
 void check_linear(const OpView& op, std::int64_t scores) {
@@ -144,16 +144,9 @@ Facts infer_linear_regressor(const OpView& op) {
   return {Fact(DType::f32, rows_of(op, op.i("targets")))};
 }
 
-void kernel_linear_regressor(KernelContext& ctx) {
-  const std::int64_t targets = ctx.op().i("targets");
-  const PostTransform transform = post_transform(ctx.op(), ctx.op().s("post_transform"));
-  auto y = ctx.out<float>(0);
-  for (std::int64_t row = 0; row < ctx.out(0).shape()[0]; ++row) {
-    std::pmr::vector<double> scores = linear_scores(ctx, row, targets);
-    transform_scores(transform, scores);
-    std::transform(scores.begin(), scores.end(), y.begin() + row * targets,
-                   [](double s) { return static_cast<float>(s); });
-  }
+std::vector<ValueId> lower_linear_regressor(const OpView& op, Builder& b) {
+  const ValueId scores = linear_scores(op, b, op.i("targets"));
+  return {b.cast(lower_transform(post_transform(op, op.s("post_transform")), b, scores), DType::f32)};
 }
 
 /// Scores computed: one per class, or one for both of two.
@@ -170,28 +163,17 @@ Facts infer_linear_classifier(const OpView& op) {
   return {Fact(labels.dtype(), {z[0]}), Fact(DType::f32, z)};
 }
 
-void kernel_linear_classifier(KernelContext& ctx) {
-  const ClassLabels labels(ctx.op(), "classlabels_ints", "classlabels_strings");
-  const PostTransform transform = post_transform(ctx.op(), ctx.op().s("post_transform"));
-  const std::int64_t count = score_count(ctx.op(), labels);
-  const std::int64_t rows = rows_of(ctx.op(), 0)[0];
-  Tensor y = ctx.wants(0) ? ctx.out(0) : ctx.temporary(labels.dtype(), {rows});
-  for (std::int64_t row = 0; row < rows; ++row) {
-    std::pmr::vector<double> scores = linear_scores(ctx, row, count);
-    std::int64_t label = std::max_element(scores.begin(), scores.end()) - scores.begin();
-    if (count != labels.count()) {
-      const double score = scores[0];
-      scores.resize(2);
-      classify_single(SingleScore::probability, transform, score, scores);
-      label = score > 0 ? 1 : 0;
-    } else {
-      transform_scores(transform, scores);
-    }
-    labels.write(y, row, label);
-    for (std::size_t c = 0; c < scores.size() && ctx.wants(1); ++c) {
-      ctx.out<float>(1)[static_cast<std::size_t>(row * labels.count()) + c] = static_cast<float>(scores[c]);
-    }
-  }
+std::vector<ValueId> lower_linear_classifier(const OpView& op, Builder& b) {
+  const ClassLabels labels(op, "classlabels_ints", "classlabels_strings");
+  const PostTransform transform = post_transform(op, op.s("post_transform"));
+  const std::int64_t count = score_count(op, labels);
+  const ValueId scores = linear_scores(op, b, count);
+  const bool single = count != labels.count();
+  const ValueId label =
+      single ? b.cast(b.squeeze(b.op("Greater", {scores, b.scalar(b.fact(scores).dtype, 0)}), {1}), DType::i64)
+             : b.op("ArgMax", {scores}, {{"axis", std::int64_t{1}}, {"keepdims", std::int64_t{0}}});
+  const ValueId transformed = single ? lower_single(transform, b, scores) : lower_transform(transform, b, scores);
+  return {b.op("Gather", {b.constant(labels.all()), label}), b.cast(transformed, DType::f32)};
 }
 
 // ---- ArrayFeatureExtractor: columns of the last axis ----
@@ -206,18 +188,9 @@ Facts infer_extractor(const OpView& op) {
   return {Fact(x.dtype, out)};
 }
 
-void kernel_extractor(KernelContext& ctx) {
-  const Tensor& x = ctx.in(0);
-  Tensor y = ctx.out(0);
-  const auto columns = ctx.in<std::int64_t>(1);
-  const std::int64_t width = x.shape().back(), count = static_cast<std::int64_t>(columns.size());
-  for (std::int64_t c : columns) {
-    if (c < 0 || c >= width) ctx.error(ErrorCode::out_of_range, "index {} is outside [0, {})", c, width);
-  }
-  for (std::int64_t row = 0; count > 0 && row < y.size() / count; ++row) {
-    for (std::int64_t i = 0; i < count; ++i)
-      copy_elements(x, row * width + columns[static_cast<std::size_t>(i)], y, row * count + i, 1);
-  }
+std::vector<ValueId> lower_extractor(const OpView& op, Builder& b) {
+  const ValueId rows = op.in(0).rank() == 1 ? b.unsqueeze(op.id(0), {0}) : op.id(0);
+  return {b.op("Gather", {rows, b.reshape(op.id(1), std::vector<std::int64_t>{-1})}, {{"axis", std::int64_t{-1}}})};
 }
 
 // ---- Imputer: one value replaced ----
@@ -433,8 +406,7 @@ constinit const OpDef op_ml_linear_regressor = {.name = "LinearRegressor",
                                                 .domain = "ai.onnx.ml",
                                                 .attributes = kLinearRegressorAttributes,
                                                 .infer = infer_linear_regressor,
-                                                .kernel = kernel_linear_regressor,
-                                                .real_time = true};
+                                                .lower = lower_linear_regressor};
 
 extern const OpDef op_ml_linear_classifier;
 constinit const OpDef op_ml_linear_classifier = {.name = "LinearClassifier",
@@ -442,16 +414,14 @@ constinit const OpDef op_ml_linear_classifier = {.name = "LinearClassifier",
                                                  .outputs = {1, 2},
                                                  .attributes = kLinearClassifierAttributes,
                                                  .infer = infer_linear_classifier,
-                                                 .kernel = kernel_linear_classifier,
-                                                 .real_time = true};
+                                                 .lower = lower_linear_classifier};
 
 extern const OpDef op_ml_array_feature_extractor;
 constinit const OpDef op_ml_array_feature_extractor = {.name = "ArrayFeatureExtractor",
                                                        .domain = "ai.onnx.ml",
                                                        .inputs = 2,
                                                        .infer = infer_extractor,
-                                                       .kernel = kernel_extractor,
-                                                       .real_time = true};
+                                                       .lower = lower_extractor};
 
 extern const OpDef op_ml_imputer;
 constinit const OpDef op_ml_imputer = {.name = "Imputer",

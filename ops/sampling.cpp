@@ -1,8 +1,10 @@
 // Sampling at places that data decides: GridSample and AffineGrid, pools over regions of interest, DeformConv.
 #include <algorithm>
 #include <cmath>
+#include <numeric>
 #include <vector>
 
+#include "ops/ir/builder.h"
 #include "ops/plain.h"
 #include "ops/window.h"
 
@@ -180,31 +182,33 @@ Facts infer_affine_grid(const OpView& op) {
   return {Fact(op.in(0).dtype, out)};
 }
 
-void kernel_affine_grid(KernelContext& ctx) {
-  const bool align = ctx.op().i("align_corners") != 0;
-  const Tensor theta = ctx.in(0).cast(DType::f64);
-  Tensor y(DType::f64, ctx.out(0).shape());
-  const int axes = y.shape().rank() - 2;
-  const std::int64_t places = extent_of(y.shape(), 1, axes + 1);
-  double* out = y.mutable_view<double>().data();
-  for (std::int64_t row = 0; row < y.shape()[0] * places; ++row) {
-    double point[4] = {};  // last axis first, 1 behind
-    std::int64_t rest = row % places;
-    for (int d = axes - 1; d >= 0; --d) {
-      const std::int64_t extent = y.shape()[d + 1];
-      const auto i = static_cast<double>(rest % extent), n = static_cast<double>(extent);
-      rest /= extent;
-      point[axes - 1 - d] = align ? (extent > 1 ? 2 * i / (n - 1) - 1 : -1) : (2 * i + 1) / n - 1;
+std::vector<ValueId> lower_affine_grid(const OpView& op, Builder& b) {
+  const bool align = op.i("align_corners") != 0;
+  const auto number = [&](double v) { return b.scalar(DType::f64, v); };
+  const ValueId theta = b.cast(op.id(0), DType::f64);
+  const ValueId size = b.cast(op.id(1), DType::i64);
+  const std::int64_t axes = op.in(0).shape[1];
+  std::vector<std::int64_t> spatial_axes(static_cast<std::size_t>(axes));
+  std::iota(spatial_axes.begin(), spatial_axes.end(), 1);
+  /// The column of theta that belongs to a coordinate, [n, 1…, axes].
+  const auto column = [&](std::int64_t j) {
+    return b.unsqueeze(b.squeeze(b.slice(theta, {j}, {j + 1}, {2}), {2}), spatial_axes);
+  };
+  ValueId y = column(axes);
+  for (std::int64_t d = 0; d < axes; ++d) {
+    const ValueId extent = b.slice(size, {d + 2}, {d + 3}, {0});
+    const ValueId n = b.cast(extent, DType::f64);
+    const ValueId twice = b.mul(b.cast(b.counted(extent), DType::f64), number(2));
+    ValueId at =
+        align ? b.div(twice, b.op("Max", {b.sub(n, number(1)), number(1)})) : b.div(b.add(twice, number(1)), n);
+    at = b.sub(at, number(1));
+    std::vector<std::int64_t> others;  // of [n, spatial…, axes], all but this one
+    for (std::int64_t o = 0; o < axes + 2; ++o) {
+      if (o != d + 1) others.push_back(o);
     }
-    point[axes] = 1;
-    const double* matrix = theta.view<double>().data() + row / places * axes * (axes + 1);
-    for (int k = 0; k < axes; ++k) {
-      double sum = 0;
-      for (int j = 0; j <= axes; ++j) sum += matrix[k * (axes + 1) + j] * point[j];
-      *out++ = sum;
-    }
+    y = b.add(y, b.mul(column(axes - 1 - d), b.unsqueeze(at, others)));  // theta's columns begin with the last axis
   }
-  assign(ctx.out(0), y);
+  return {b.cast(y, op.in(0).dtype)};
 }
 
 // ---- RoiAlign ----
@@ -496,7 +500,7 @@ constinit const OpDef op_affine_grid = {.name = "AffineGrid",
                                         .since = 20,
                                         .shape_inputs = 1U << 1,
                                         .infer = infer_affine_grid,
-                                        .kernel = kernel_affine_grid};
+                                        .lower = lower_affine_grid};
 
 extern const OpDef op_roi_align;
 constinit const OpDef op_roi_align = {.name = "RoiAlign",

@@ -4,6 +4,7 @@
 #include <span>
 #include <string_view>
 
+#include "ops/ir/builder.h"
 #include "ops/ir/kernel_context.h"
 
 namespace lathe::ops {
@@ -16,6 +17,9 @@ PostTransform post_transform(const OpView& op, std::string_view name);
 /// Transforms one row of scores in place.
 void transform_scores(PostTransform transform, std::span<double> scores);
 
+/// The same of rows of scores along the last axis, in other operators.
+ValueId lower_transform(PostTransform transform, Builder& b, ValueId scores);
+
 /// The labels of a classifier: two attributes, of which exactly one is stated.
 class ClassLabels {
  public:
@@ -27,6 +31,7 @@ class ClassLabels {
   [[nodiscard]] DType dtype() const { return strings_.empty() ? DType::i64 : DType::string; }
   /// Writes the label of class `index` as element `row` of `labels`.
   void write(Tensor& labels, std::int64_t row, std::int64_t index) const;
+  [[nodiscard]] Tensor all() const;
 
  private:
   std::span<const std::int64_t> integers_;
@@ -41,5 +46,7 @@ enum class SingleScore : std::uint8_t {
 
 /// The class of a single score, whose two transformed scores are written to `scores`.
 std::int64_t classify_single(SingleScore kind, PostTransform transform, double score, std::span<double> scores);
+/// The two transformed scores of SingleScore::probability from rows of one, in other operators.
+ValueId lower_single(PostTransform transform, Builder& b, ValueId score);
 
 }  // namespace lathe::ops

@@ -4,6 +4,7 @@
 #include <numbers>
 #include <vector>
 
+#include "ops/ir/builder.h"
 #include "ops/plain.h"
 
 namespace lathe::ops {
@@ -43,21 +44,26 @@ constexpr Attribute kWindowAttributes[] = {{"output_datatype", 1}, {"periodic", 
 Facts infer_window(const OpView& op) { return {Fact(stated_dtype(op), {scalar_extent(op, 0, "size", 0)})}; }
 
 /// a0 − a1 · cos φ + a2 · cos 2φ, with φ once around the window.
-void fill_window(KernelContext& ctx, double a0, double a1, double a2) {
-  Tensor wide(DType::f64, ctx.out(0).shape());
-  const double length = static_cast<double>(wide.size() - (ctx.op().i("periodic") != 0 ? 0 : 1));
-  double n = 0;
-  for (double& v : wide.mutable_view<double>()) {
-    const double angle = length > 0 ? 2 * std::numbers::pi * n++ / length : std::numbers::pi;
-    v = a0 - a1 * std::cos(angle) + a2 * std::cos(2 * angle);
-  }
+std::vector<ValueId> lower_window(const OpView& op, Builder& b, double a0, double a1, double a2) {
+  const auto number = [&](double v) { return b.scalar(DType::f64, v); };
+  const ValueId size = b.reshape(b.cast(op.id(0), DType::i64), std::vector<std::int64_t>{1});
+  const ValueId length = b.sub(b.cast(size, DType::f64), number(op.i("periodic") != 0 ? 0 : 1));
+  const ValueId around = b.mul(b.cast(b.counted(size), DType::f64), number(2 * std::numbers::pi));
+  const ValueId angle =
+      b.op("Where", {b.op("Greater", {length, number(0)}), b.div(around, length), number(std::numbers::pi)});
+  const auto cosine = [&](double weight, ValueId of) { return b.mul(number(weight), b.op("Cos", {of})); };
+  ValueId y = b.sub(number(a0), cosine(a1, angle));
+  if (a2 != 0) y = b.add(y, cosine(a2, b.mul(angle, number(2))));
+  const DType dtype = stated_dtype(op);
   // An integer window is what the float32 one is cut off to: 1 - 1e-16 must not become 0.
-  assign(ctx.out(0), ctx.out(0).dtype().is_integer() ? wide.cast(DType::f32) : wide);
+  return {b.cast(dtype.is_integer() ? b.cast(y, DType::f32) : y, dtype)};
 }
 
-void kernel_hann(KernelContext& ctx) { fill_window(ctx, 0.5, 0.5, 0); }
-void kernel_hamming(KernelContext& ctx) { fill_window(ctx, 25.0 / 46, 21.0 / 46, 0); }
-void kernel_blackman(KernelContext& ctx) { fill_window(ctx, 0.42, 0.5, 0.08); }
+std::vector<ValueId> lower_hann(const OpView& op, Builder& b) { return lower_window(op, b, 0.5, 0.5, 0); }
+std::vector<ValueId> lower_hamming(const OpView& op, Builder& b) {
+  return lower_window(op, b, 25.0 / 46, 21.0 / 46, 0);
+}
+std::vector<ValueId> lower_blackman(const OpView& op, Builder& b) { return lower_window(op, b, 0.42, 0.5, 0.08); }
 
 // ---- MelWeightMatrix: triangles that are even on the mel scale ----
 
@@ -316,7 +322,7 @@ constinit const OpDef op_hann_window = {.name = "HannWindow",
                                         .since = 17,
                                         .shape_inputs = 1U,
                                         .infer = infer_window,
-                                        .kernel = kernel_hann};
+                                        .lower = lower_hann};
 
 extern const OpDef op_hamming_window;
 constinit const OpDef op_hamming_window = {.name = "HammingWindow",
@@ -324,7 +330,7 @@ constinit const OpDef op_hamming_window = {.name = "HammingWindow",
                                            .since = 17,
                                            .shape_inputs = 1U,
                                            .infer = infer_window,
-                                           .kernel = kernel_hamming};
+                                           .lower = lower_hamming};
 
 extern const OpDef op_blackman_window;
 constinit const OpDef op_blackman_window = {.name = "BlackmanWindow",
@@ -332,7 +338,7 @@ constinit const OpDef op_blackman_window = {.name = "BlackmanWindow",
                                             .since = 17,
                                             .shape_inputs = 1U,
                                             .infer = infer_window,
-                                            .kernel = kernel_blackman};
+                                            .lower = lower_blackman};
 
 extern const OpDef op_mel_weight_matrix;
 constinit const OpDef op_mel_weight_matrix = {.name = "MelWeightMatrix",

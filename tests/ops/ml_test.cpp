@@ -2,6 +2,7 @@
 #include <cmath>
 #include <limits>
 
+#include "ops/scores.h"
 #include "tests/ops/run_op.h"
 
 namespace lathe::ops {
@@ -37,7 +38,8 @@ TEST(Features, ImputePickAndJoin) {
                 {1, 2}, {9, 5});
   const Tensor y = floats({1, 2, 3, 4, 5, 6}, {2, 3});
   expect_tensor(run("ai.onnx.ml::ArrayFeatureExtractor", {y, longs({2, 0})}), DType::f32, {2, 2}, {3, 1, 6, 4});
-  EXPECT_NE(refusal("ai.onnx.ml::ArrayFeatureExtractor", {y, longs({3})}).find("index 3 is outside [0, 3)"),
+  EXPECT_NE(refusal("ai.onnx.ml::ArrayFeatureExtractor", {y, longs({3})})
+                .find("index 3 at element 0 is out of range for extent 3"),
             std::string::npos);
   expect_tensor(run("ai.onnx.ml::FeatureVectorizer", {y, longs({8, 9}, {2, 1})}), DType::f32, {2, 4},
                 {1, 2, 3, 8, 4, 5, 6, 9});
@@ -119,6 +121,44 @@ TEST(Linear, ScoresAndClasses) {
   EXPECT_NE(refusal("ai.onnx.ml::LinearRegressor", {x}, {{"coefficients", Numbers{1}}})
                 .find("coefficients must have 2 values"),
             std::string::npos);
+}
+
+TEST(Linear, TransformsAreThoseOfTheOtherModels) {
+  const std::vector<std::vector<double>> rows = {{0.25, 0.5, 0.125}, {0, 0.75, 0.875}, {0, 0, 0}, {0.5, 0.0625, 0}};
+  std::vector<float> flat;
+  for (const auto& row : rows) flat.insert(flat.end(), row.begin(), row.end());
+  const Tensor x = Tensor::from(flat, {4, 3});
+  const std::string names[] = {"NONE", "SOFTMAX", "LOGISTIC", "SOFTMAX_ZERO", "PROBIT"};
+  for (std::size_t t = 0; t < 5; ++t) {
+    const auto transform = static_cast<PostTransform>(t);
+    for (const DType dtype : {DType::f32, DType::f64}) {
+      SCOPED_TRACE(names[t]);
+      std::vector<double> expected, single;
+      for (std::vector<double> row : rows) {
+        transform_scores(transform, row);
+        expected.insert(expected.end(), row.begin(), row.end());
+        double two[2];
+        classify_single(SingleScore::probability, transform, rows[single.size() / 2][0], two);
+        single.insert(single.end(), two, two + 2);
+      }
+      const Attributes same = {{"coefficients", Numbers{1, 0, 0, 0, 1, 0, 0, 0, 1}}, {"post_transform", names[t]}};
+      Attributes targets = same, classes = same;
+      targets.set("targets", std::int64_t{3});
+      classes.set("classlabels_ints", Ints{5, 6, 7});
+      expect_tensor(run("ai.onnx.ml::LinearRegressor", {x.cast(dtype)}, targets), DType::f32, {4, 3}, expected);
+      const auto three = run_op("ai.onnx.ml::LinearClassifier", {x.cast(dtype)}, classes, 2);
+      expect_tensor(three[0], DType::i64, {4}, {6, 7, 5, 5});
+      expect_tensor(three[1], DType::f32, {4, 3}, expected);
+      const auto two = run_op("ai.onnx.ml::LinearClassifier", {x.cast(dtype)},
+                              {{"coefficients", Numbers{1, 0, 0}},
+                               {"classlabels_strings", Strings{"no", "yes"}},
+                               {"post_transform", names[t]}},
+                              2);
+      EXPECT_EQ(two[0].view<std::string>()[0], "yes");
+      EXPECT_EQ(two[0].view<std::string>()[1], "no");
+      expect_tensor(two[1], DType::f32, {4, 2}, single);
+    }
+  }
 }
 
 /// One split of feature 0 at 0 and two leaves.
