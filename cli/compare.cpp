@@ -78,8 +78,12 @@ Verdict tensor_difference(const Tensor& e, const Tensor& a, const Tolerance& t) 
         e.shape(), e.size(), [&](std::int64_t i) { return near(e.number(i), a.number(i), t); },
         [&](std::int64_t i) { return fmt::format("expected {:.9g}, got {:.9g}", e.number(i), a.number(i)); });
   }
+  const bool steps = t.absolute >= 1 && e.dtype().is_integer();
   return elements(
-      e.shape(), e.size(), [&](std::int64_t i) { return e.integer(i) == a.integer(i); },
+      e.shape(), e.size(),
+      [&](std::int64_t i) {
+        return e.integer(i) == a.integer(i) || (steps && std::abs(e.number(i) - a.number(i)) <= t.absolute);
+      },
       [&](std::int64_t i) { return fmt::format("expected {}, got {}", e.integer(i), a.integer(i)); });
 }
 

@@ -130,30 +130,38 @@ struct AxisMap {
   double scale, roi_begin, roi_end;
 };
 
-/// In f32, as models are exported with: a position that rounds to a whole one there decides which neighbour is the
-/// nearest.
-float original_position(const AxisMap& m, Transform transform, std::int64_t position) {
-  const auto x = static_cast<float>(position), in = static_cast<float>(m.in), out = static_cast<float>(m.out);
-  const auto scale = static_cast<float>(m.scale);
-  const float resized = scale * in;  // not rounded to an extent
+/// Which position of the input lies under one of the output, computed in T.
+template <class T>
+T position_in(const AxisMap& m, Transform transform, std::int64_t position) {
+  const auto x = static_cast<T>(position), in = static_cast<T>(m.in), out = static_cast<T>(m.out);
+  const auto scale = static_cast<T>(m.scale);
+  const T resized = scale * in;  // not rounded to an extent
+  constexpr T kHalf = 0.5;
   switch (transform) {
     case Transform::half_pixel:
-      return (x + 0.5F) / scale - 0.5F;
+      return (x + kHalf) / scale - kHalf;
     case Transform::half_pixel_symmetric:
-      return in / 2 * (1 - out / resized) + (x + 0.5F) / scale - 0.5F;
+      return in / 2 * (1 - out / resized) + (x + kHalf) / scale - kHalf;
     case Transform::pytorch_half_pixel:
-      return m.out > 1 ? (x + 0.5F) / scale - 0.5F : 0.0F;
+      return m.out > 1 ? (x + kHalf) / scale - kHalf : 0;
     case Transform::align_corners:
-      return resized == 1 ? 0.0F : x * (in - 1) / (resized - 1);
+      return resized == 1 ? 0 : x * (in - 1) / (resized - 1);
     case Transform::asymmetric:
       return x / scale;
     case Transform::tf_crop_and_resize: {
-      const float begin = static_cast<float>(m.roi_begin) * (in - 1);
-      const float span = static_cast<float>(m.roi_end - m.roi_begin) * (in - 1);
-      return m.out > 1 ? begin + x * span / (out - 1) : begin + span / 2;
+      const T begin = static_cast<T>(m.roi_begin) * (in - 1);
+      const T span = static_cast<T>(m.roi_end - m.roi_begin) * (in - 1);
+      return resized == 1 ? begin + span / 2 : begin + x * span / (resized - 1);
     }
   }
   return x;
+}
+
+/// Nearest positions in f32, as models are exported with: one that rounds to a whole one there decides which neighbour
+/// is the nearest. Between neighbours, in f64.
+double original_position(const AxisMap& m, const Settings& s, std::int64_t position) {
+  return s.mode == Mode::nearest ? static_cast<double>(position_in<float>(m, s.transform, position))
+                                 : position_in<double>(m, s.transform, position);
 }
 
 double nearest_position(double x, Nearest nearest) {
@@ -267,7 +275,7 @@ void kernel_table(KernelContext& ctx) {
   TableRow row{ctx.out<std::int64_t>(0).data(), std::vector<double>(static_cast<std::size_t>(count), 1.0)};
   auto inside = ctx.out<bool>(2);
   for (std::int64_t o = 0; o < m.out; ++o, row.indices += count) {
-    const double x = original_position(m, s.transform, o);
+    const double x = original_position(m, s, o);
     inside[static_cast<std::size_t>(o)] = x >= 0 && x <= static_cast<double>(m.in - 1);
     fill_row(s, m, x, row);
     std::copy(row.weights.begin(), row.weights.end(), weights.mutable_view<double>().begin() + o * count);
@@ -346,11 +354,13 @@ Attributes table_attributes(const OpView& op, int axis, bool wide) {
   return a;
 }
 
-/// What a cast to integers will cut off rightly: weights add up to 1 but for rounding, and 3 must not become 2.
-ValueId to_whole(Builder& b, ValueId y) {
-  const ValueId nearest = b.op("Round", {y});
-  const ValueId distance = b.op("Abs", {b.sub(y, nearest)});
-  return b.op("Where", {b.op("Less", {distance, b.scalar(b.fact(y).dtype, 1e-9)}), nearest, y});
+/// Rounded to the nearest integers that the dtype has.
+ValueId to_whole(Builder& b, ValueId y, DType dtype) {
+  y = b.op("Round", {y});
+  if (dtype.bits() > 32) return y;  // the bounds of 64 bits are no doubles
+  const double low = dtype.is_signed_integer() ? -std::ldexp(1, dtype.bits() - 1) : 0;
+  const double high = std::ldexp(1, dtype.bits() - (dtype.is_signed_integer() ? 1 : 0)) - 1;
+  return b.op("Clip", {y, b.scalar(b.fact(y).dtype, low), b.scalar(b.fact(y).dtype, high)});
 }
 
 std::vector<ValueId> lower_resize(const OpView& op, Builder& b) {
@@ -383,7 +393,7 @@ std::vector<ValueId> lower_resize(const OpView& op, Builder& b) {
     const ValueId beyond = b.scalar(b.fact(y).dtype, op.f("extrapolation_value"));
     for (ValueId mask : inside) y = b.op("Where", {mask, y, beyond});
   }
-  if (dtype.is_integer() && b.fact(y).dtype.is_float()) y = to_whole(b, y);
+  if (dtype.is_integer() && b.fact(y).dtype.is_float()) y = to_whole(b, y, dtype);
   y = b.cast(y, dtype);
   return {y == op.id(0) ? b.op("Identity", {y}) : y};
 }

@@ -53,6 +53,16 @@ TEST(Compare, IntegersStringsAndBooleansExactly) {
   EXPECT_NE(compare(Tensor::from<bool>({true}, {1}), Tensor::from<bool>({false}, {1})), "same");
 }
 
+TEST(Compare, IntegersByStepsWhereTheseAreAllowed) {
+  const Tolerance step{.relative = 1e-3, .absolute = 1};
+  const auto longs = [](std::int64_t v) { return Tensor::from<std::int64_t>({v}, {1}); };
+  EXPECT_EQ(compare(longs(5), longs(6), step), "same");
+  EXPECT_NE(compare(longs(5000), longs(5002), step), "same");
+  EXPECT_NE(compare(longs(5000), longs(5001)), "same");
+  EXPECT_NE(compare(longs(INT64_MAX), longs(INT64_MAX - 1)), "same");
+  EXPECT_NE(compare(Tensor::from<bool>({true}, {1}), Tensor::from<bool>({false}, {1}), step), "same");
+}
+
 TEST(Compare, ComplexNumbersInBothParts) {
   using C = std::complex<float>;
   EXPECT_EQ(compare(Tensor::from<C>({C(1, 2)}, {1}), Tensor::from<C>({C(1, 2)}, {1})), "same");

@@ -1,4 +1,6 @@
 // Resize: modes, coordinate transformations, and what it refuses.
+#include <algorithm>
+
 #include "tests/ops/run_op.h"
 
 namespace lathe::ops {
@@ -76,6 +78,32 @@ TEST(Resize, KeepsAnIntegerThatIsTheSameAllOver) {
       const Tensor y = run("Resize", {x, none(), none(), longs({7, 11})}, {{"mode", mode}});
       expect_tensor(y, dtype, {7, 11}, std::vector<double>(77, 7));
     }
+  }
+}
+
+TEST(Resize, IntegersAreRoundedAndKeptInRange) {
+  const Tensor x = floats({0, 3}).cast(DType::u8);
+  expect_tensor(run("Resize", {x, none(), none(), longs({4})}, {{"mode", "linear"}}), DType::u8, {4}, {0, 1, 2, 3});
+  for (const DType dtype : {DType::u8, DType::i8, DType::i64}) {
+    const double low = dtype == DType::i8 ? -128 : 0, high = dtype == DType::i8 ? 127 : 255;
+    const Tensor steps = Tensor::from<double>({low, low, high, high}, {4}).cast(dtype);
+    const Tensor y = run("Resize", {steps, none(), none(), longs({8})}, {{"mode", "cubic"}});
+    const bool may_overshoot = dtype == DType::i64;
+    EXPECT_EQ(y.integer(2) < 0, may_overshoot || dtype == DType::i8) << dtype.name();
+    EXPECT_EQ(y.integer(5) > 255, may_overshoot) << dtype.name();
+    if (!may_overshoot) {
+      EXPECT_EQ(y.integer(2), low);
+      EXPECT_EQ(y.integer(5), high);
+    }
+  }
+}
+
+TEST(Resize, PlacesBetweenNeighboursAreExactToTheLastBits) {
+  const Tensor x = Tensor::from<double>({0, 7}, {2});
+  const Tensor y = run("Resize", {x, none(), none(), longs({7})}, {{"mode", "linear"}});
+  for (std::int64_t i = 0; i < 7; ++i) {
+    const double place = std::clamp((static_cast<double>(i) + 0.5) * 2 / 7 - 0.5, 0.0, 1.0);
+    EXPECT_NEAR(y.number(i), 7 * place, 1e-14);
   }
 }
 
