@@ -357,9 +357,9 @@ Attributes table_attributes(const OpView& op, int axis, bool wide) {
 /// Rounded to the nearest integers that the dtype has.
 ValueId to_whole(Builder& b, ValueId y, DType dtype) {
   y = b.op("Round", {y});
-  if (dtype.bits() > 32) return y;  // the bounds of 64 bits are no doubles
   const double low = dtype.is_signed_integer() ? -std::ldexp(1, dtype.bits() - 1) : 0;
-  const double high = std::ldexp(1, dtype.bits() - (dtype.is_signed_integer() ? 1 : 0)) - 1;
+  const double past = std::ldexp(1, dtype.bits() - (dtype.is_signed_integer() ? 1 : 0));
+  const double high = dtype.bits() > 32 ? std::nextafter(past, 0) : past - 1;
   return b.op("Clip", {y, b.scalar(b.fact(y).dtype, low), b.scalar(b.fact(y).dtype, high)});
 }
 

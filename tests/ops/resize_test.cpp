@@ -84,18 +84,22 @@ TEST(Resize, KeepsAnIntegerThatIsTheSameAllOver) {
 TEST(Resize, IntegersAreRoundedAndKeptInRange) {
   const Tensor x = floats({0, 3}).cast(DType::u8);
   expect_tensor(run("Resize", {x, none(), none(), longs({4})}, {{"mode", "linear"}}), DType::u8, {4}, {0, 1, 2, 3});
-  for (const DType dtype : {DType::u8, DType::i8, DType::i64}) {
-    const double low = dtype == DType::i8 ? -128 : 0, high = dtype == DType::i8 ? 127 : 255;
+  const auto step_up = [](DType dtype, double low, double high) {
     const Tensor steps = Tensor::from<double>({low, low, high, high}, {4}).cast(dtype);
-    const Tensor y = run("Resize", {steps, none(), none(), longs({8})}, {{"mode", "cubic"}});
-    const bool may_overshoot = dtype == DType::i64;
-    EXPECT_EQ(y.integer(2) < 0, may_overshoot || dtype == DType::i8) << dtype.name();
-    EXPECT_EQ(y.integer(5) > 255, may_overshoot) << dtype.name();
-    if (!may_overshoot) {
-      EXPECT_EQ(y.integer(2), low);
-      EXPECT_EQ(y.integer(5), high);
-    }
+    return run("Resize", {steps, none(), none(), longs({8})}, {{"mode", "cubic"}});
+  };
+  for (const DType dtype : {DType::u8, DType::i8}) {
+    const std::int64_t low = dtype == DType::i8 ? -128 : 0;
+    const Tensor y = step_up(dtype, static_cast<double>(low), static_cast<double>(low + 255));
+    EXPECT_EQ(y.integer(2), low) << dtype.name();
+    EXPECT_EQ(y.integer(5), low + 255) << dtype.name();
   }
+  EXPECT_LT(step_up(DType::i64, 0, 255).integer(2), 0);
+  EXPECT_GT(step_up(DType::i64, 0, 255).integer(5), 255);
+  EXPECT_EQ(step_up(DType::u64, 0, 255).view<std::uint64_t>()[2], 0U);
+  const double most = 0x1p62 * 1.9;
+  EXPECT_GT(step_up(DType::i64, -most, most).integer(5), INT64_MAX - 4096);
+  EXPECT_EQ(step_up(DType::i64, -most, most).integer(2), INT64_MIN);
 }
 
 TEST(Resize, PlacesBetweenNeighboursAreExactToTheLastBits) {
