@@ -79,8 +79,7 @@ void add_test(CLI::App& app, Status& status) {
   command->footer(
       "A case is a folder with model.onnx, test_data_set_*/input_*.pb and output_*.pb, and optionally case.json with "
       "rtol (1e-3 unless said; of integers none), atol (1e-7), and \"compare\": \"shape\" where values are random. "
-      "Exit "
-      "status 1 where a case failed.\n\n"
+      "Exit status 1 where a case failed.\n\n"
       "Examples:\n"
       "  lathe test cases/node\n"
       "  lathe test cases/node/test_softmax_axis_0 --in-process\n"

@@ -66,7 +66,7 @@ struct Decline {
 
 /// One step of a plan, or a node that runs on its own. `backend` is one of these, with the kinds of `kernel` it has:
 /// - "jit", compiled loops: "pointwise", "row" (which reduces), "contraction", or "copy" (of one input of a Concat);
-/// - "onednn": "matmul", "convolution" or "deconvolution", and in parentheses oneDNN's name for its way;
+/// - "onednn": "matmul", "convolution", "deconvolution" or "pooling", and in parentheses oneDNN's name for its way;
 /// - "plain", C++: the operator or "copy"; of loops that are not compiled, because the backend "jit" is switched off or
 ///   they are over a few elements, "pointwise, evaluated element by element" and the like;
 /// - "region", control flow, which the steps of its bodies follow: the operator;
