@@ -73,8 +73,7 @@ void add_inspect(CLI::App& app, Status&) {
   command
       ->add_option("--stage", inspect->stage,
                    "which graph: as the file says it, after the passes of the load (default), or after those for the "
-                   "given shapes (default "
-                   "with --shape)")
+                   "given shapes (default with --shape; where the model's data decides shapes, as in a run on zeros)")
       ->check(CLI::IsMember({"imported", "frozen", "specialized"}));
   inspect->inputs.add_shapes_to(*command);
   command->footer(

@@ -72,8 +72,8 @@ std::string_view auto_pad(const OpView& op) {
 std::int64_t strided_extent(const Window& w, int d, bool ceil_mode) {
   const std::int64_t padded = w.in[d] + w.pads_begin[d] + w.pads_end[d];
   const std::int64_t room = padded - w.span(d);
-  if (room < 0) return 0;
-  if (!ceil_mode) return room / w.strides[d] + 1;
+  if (!ceil_mode) return room < 0 ? 0 : room / w.strides[d] + 1;
+  if (room <= -w.strides[d]) return 0;
   std::int64_t out = (room + w.strides[d] - 1) / w.strides[d] + 1;
   // A window that would start in the right padding is left out.
   if ((out - 1) * w.strides[d] >= w.in[d] + w.pads_begin[d]) --out;
@@ -138,10 +138,10 @@ Window resolve_window(const OpView& op, const Shape& in, const Shape& kernel) {
       continue;
     }
     if (mode == "VALID") w.pads_begin[d] = w.pads_end[d] = 0;
-    op.require(in[d] == 0 || in[d] + w.pads_begin[d] + w.pads_end[d] >= w.span(d),
+    w.out.push_back(strided_extent(w, d, ceil_mode));
+    op.require(in[d] == 0 || w.out.back() > 0,
                "the kernel covers {} elements along spatial axis {}, but the padded input has {}", w.span(d), d,
                in[d] + w.pads_begin[d] + w.pads_end[d]);
-    w.out.push_back(strided_extent(w, d, ceil_mode));
   }
   return w;
 }

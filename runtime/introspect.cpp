@@ -46,7 +46,9 @@ Visits visits_of_shapes(EngineImpl& engine, const Shapes& shapes) {
   try {
     static_cast<void>(execution.run(*engine.module, zeros, {}));
   } catch (const Failure& failure) {
-    fail(failure.error.code, "data decides some of the model's shapes, and a run on zeros tells nothing of them: {}",
+    fail(failure.error.code,
+         "data decides some of the model's shapes, and a run on zeros does not tell them (explaining a run on other "
+         "inputs may): {}",
          failure.error.message);
   }
   return visits;

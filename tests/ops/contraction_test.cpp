@@ -237,6 +237,22 @@ TEST(MaxPool, GivesValuesAndIndices) {
   expect_tensor(padded[1], DType::i64, {1, 1, 2, 2}, {0, 0, 0, 0});
 }
 
+TEST(AveragePool, RoundedUpAKernelMayBeLargerThanTheInput) {
+  const Tensor x = floats({1, 2, 3, 4, 5}, {1, 1, 5});
+  const auto pool = [](std::int64_t kernel, std::int64_t stride, std::int64_t dilation) {
+    return Attributes{{"kernel_shape", Ints{kernel}},
+                      {"strides", Ints{stride}},
+                      {"dilations", Ints{dilation}},
+                      {"ceil_mode", std::int64_t{1}}};
+  };
+  expect_tensor(run("AveragePool", {x}, pool(7, 3, 1)), DType::f32, {1, 1, 1}, {3});
+  expect_tensor(run("AveragePool", {x}, pool(3, 5, 4)), DType::f32, {1, 1, 1}, {3});
+  expect_tensor(run("MaxPool", {x}, pool(7, 3, 1)), DType::f32, {1, 1, 1}, {5});
+  EXPECT_NE(refusal("AveragePool", {x}, pool(7, 2, 1)).find("the kernel covers 7 elements"), std::string::npos);
+  EXPECT_NE(refusal("AveragePool", {x}, {{"kernel_shape", Ints{7}}}).find("the kernel covers 7 elements"),
+            std::string::npos);
+}
+
 TEST(AveragePool, CountsWhatItIsAskedTo) {
   const Tensor x = floats({1, 2, 3, 4, 5}, {1, 1, 5});
   const Attributes same = {{"kernel_shape", Ints{3}}, {"pads", Ints{1, 1}}, {"strides", Ints{2}}};
