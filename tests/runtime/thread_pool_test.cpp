@@ -113,7 +113,8 @@ TEST(PoolThreads, UsesNoCpuWhenIdle) {
     std::this_thread::sleep_for(20ms);
     const double before = process_cpu_ms();
     std::this_thread::sleep_for(300ms);
-    EXPECT_LT(process_cpu_ms() - before, 10.0) << "in flight: " << in_flight;
+    // One worker that spins would take 300 ms; sanitizers have threads of their own.
+    EXPECT_LT(process_cpu_ms() - before, 100.0) << "in flight: " << in_flight;
     if (in_flight) pool->end_run();
   }
 }
