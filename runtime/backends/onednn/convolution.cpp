@@ -54,8 +54,7 @@ Kernel compile_piece(const ConvSpec& spec, const Piece& piece, const Md& weights
   const Shape channels{spec.dst.dims[1]};
   const Md bias = spec.bias ? describe({DType::f32, channels, Shape{1}}) : Md();
   const auto strides = to_dims(spec.strides);
-  auto dilations = to_dims(spec.dilations);
-  for (auto& d : dilations) --d;  // oneDNN counts the elements between taps
+  const auto dilations = gaps_of(spec.dilations);
   const auto begin = to_dims(piece.pads_begin);
   const auto end = to_dims(piece.pads_end);
   const dnnl::primitive_attr attr = attributes(spec.post_ops, piece.dst);
@@ -81,24 +80,15 @@ Shape kernel_of(const ConvSpec& spec) {
 std::unique_ptr<Primitive::Impl> make(const ConvSpec& spec, Cut way) {
   auto impl = std::make_unique<Primitive::Impl>();
   const Operand weights = ordered_weights(spec);
-  const Sliding sliding{spec.src.dims,  spec.dst.dims,   kernel_of(spec), spec.strides,
+  const Sliding sliding{spec.src,       spec.dst,        kernel_of(spec), spec.strides,
                         spec.dilations, spec.pads_begin, spec.transposed, spec.parts};
-  std::map<std::vector<std::int64_t>, int> known;
-  for (const Piece& piece : pieces_of(sliding, way)) {
-    const auto [found, fresh] = known.try_emplace(extents_of(piece), static_cast<int>(impl->kernels.size()));
-    if (fresh) {
-      const bool first = impl->kernels.empty();  // it picks the layout of the weights, which the others share
-      impl->kernels.push_back(
-          compile_piece(spec, piece, first ? describe_any(weights.dtype, weights.dims) : impl->packed_weights));
-      if (first) impl->packed_weights = impl->kernels[0].weights;
-    }
-    Part part;
-    part.kernel = found->second;
-    part.src = bytes_of(spec.src, offset_of(spec.src, piece.src));
-    part.dst = bytes_of(spec.dst, offset_of(spec.dst, piece.dst));
-    part.operands = operand_offsets(spec.post_ops, piece.dst);
-    impl->parts.push_back(std::move(part));
-  }
+  // The first kernel picks the layout of the weights, which the others share.
+  impl->packed_weights = describe_any(weights.dtype, weights.dims);
+  add_pieces(*impl, sliding, spec.post_ops, way, [&](const Piece& piece) {
+    Kernel kernel = compile_piece(spec, piece, impl->packed_weights);
+    impl->packed_weights = kernel.weights;
+    return kernel;
+  });
   impl->finish(spec.post_ops, describe(weights));
   return impl;
 }

@@ -1,6 +1,7 @@
 // How a window that slides over an image is cut over batch and output rows: each piece has padding of its own.
 #pragma once
 
+#include <functional>
 #include <vector>
 
 #include "runtime/backends/onednn/primitive.h"
@@ -11,11 +12,11 @@ constexpr int kSpatial = 2;  ///< the first spatial dim of src and dst
 
 /// A convolution or a pool: src and dst are [N, C, spatial…], the rest is per spatial dim.
 struct Sliding {
-  Shape src;
-  Shape dst;
+  Operand src;
+  Operand dst;
   Shape kernel;
   Shape strides;
-  Shape dilations;
+  Shape dilations;  ///< 1 = dense
   Shape pads_begin;
   bool transposed = false;
   int parts = 1;
@@ -32,10 +33,12 @@ struct Piece {
 /// The padding at the end of spatial dim `s` that makes oneDNN's arithmetic give dst's extent.
 std::int64_t end_padding(const Sliding& sliding, int s);
 
-std::vector<Piece> pieces_of(const Sliding& sliding, Cut way);
+/// Cuts the work: `impl` gets a part per piece, and one kernel for all pieces of equal extents and padding.
+void add_pieces(Primitive::Impl& impl, const Sliding& sliding, const std::vector<PostOp>& post_ops, Cut way,
+                const std::function<Kernel(const Piece&)>& compile_piece);
 
-/// What two pieces must share to run the same kernel.
-std::vector<std::int64_t> extents_of(const Piece& piece);
+/// Dilations as oneDNN counts them: the elements between two taps.
+dnnl::memory::dims gaps_of(const Shape& dilations);
 
 /// A part of src or dst: every dim is cut as the slice says, extents of 1 included.
 Operand exact_part(const Operand& operand, const Slice& slice);

@@ -5,7 +5,7 @@ namespace lathe::onednn {
 namespace {
 
 Sliding sliding_of(const PoolSpec& spec) {
-  return {spec.src.dims, spec.dst.dims, spec.kernel, spec.strides, spec.dilations, spec.pads_begin, false, spec.parts};
+  return {spec.src, spec.dst, spec.kernel, spec.strides, spec.dilations, spec.pads_begin, false, spec.parts};
 }
 
 void check(const PoolSpec& spec) {
@@ -30,30 +30,19 @@ void check(const PoolSpec& spec) {
 
 Kernel compile_piece(const PoolSpec& spec, const Piece& piece) {
   using Forward = dnnl::pooling_forward;
-  auto dilations = to_dims(spec.dilations);
-  for (auto& d : dilations) --d;  // oneDNN counts the elements between taps
   const auto algorithm =
       spec.counts_padding ? dnnl::algorithm::pooling_avg_include_padding : dnnl::algorithm::pooling_avg_exclude_padding;
   const Forward::primitive_desc desc(
       engine(), dnnl::prop_kind::forward_inference, algorithm, describe(exact_part(spec.src, piece.src)),
-      describe(exact_part(spec.dst, piece.dst)), to_dims(spec.strides), to_dims(spec.kernel), dilations,
+      describe(exact_part(spec.dst, piece.dst)), to_dims(spec.strides), to_dims(spec.kernel), gaps_of(spec.dilations),
       to_dims(piece.pads_begin), to_dims(piece.pads_end), attributes(spec.post_ops, piece.dst), true);
   return compile<Forward::primitive_desc, Forward>(desc, false, spec.post_ops, piece.dst);
 }
 
 std::unique_ptr<Primitive::Impl> make(const PoolSpec& spec, Cut way) {
   auto impl = std::make_unique<Primitive::Impl>();
-  std::map<std::vector<std::int64_t>, int> known;
-  for (const Piece& piece : pieces_of(sliding_of(spec), way)) {
-    const auto [found, fresh] = known.try_emplace(extents_of(piece), static_cast<int>(impl->kernels.size()));
-    if (fresh) impl->kernels.push_back(compile_piece(spec, piece));
-    Part part;
-    part.kernel = found->second;
-    part.src = bytes_of(spec.src, offset_of(spec.src, piece.src));
-    part.dst = bytes_of(spec.dst, offset_of(spec.dst, piece.dst));
-    part.operands = operand_offsets(spec.post_ops, piece.dst);
-    impl->parts.push_back(std::move(part));
-  }
+  add_pieces(*impl, sliding_of(spec), spec.post_ops, way,
+             [&](const Piece& piece) { return compile_piece(spec, piece); });
   impl->finish(spec.post_ops, std::nullopt);
   return impl;
 }
