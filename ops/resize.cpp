@@ -135,7 +135,7 @@ template <class T>
 T position_in(const AxisMap& m, Transform transform, std::int64_t position) {
   const auto x = static_cast<T>(position), in = static_cast<T>(m.in), out = static_cast<T>(m.out);
   const auto scale = static_cast<T>(m.scale);
-  const T resized = scale * in;  // not rounded to an extent
+  const T resized = static_cast<T>(m.scale * static_cast<double>(m.in));  // not rounded to an extent
   constexpr T kHalf = 0.5;
   switch (transform) {
     case Transform::half_pixel:

@@ -137,7 +137,10 @@ ValueId lower_single(PostTransform transform, Builder& b, ValueId score) {
   if (transform == PostTransform::logistic) {
     return b.concat({b.op("Sigmoid", {b.op("Neg", {score})}), b.op("Sigmoid", {score})}, -1);
   }
-  if (transform == PostTransform::probit) return b.concat({lower_probit(b, score), b.mul(score, number(0))}, -1);
+  if (transform == PostTransform::probit) {
+    const ValueId zeros = b.cast(b.op("ConstantOfShape", {b.shape_of(score)}), b.fact(score).dtype);
+    return b.concat({lower_probit(b, score), zeros}, -1);
+  }
   return b.concat({b.sub(number(1), score), score}, -1);
 }
 

@@ -161,6 +161,16 @@ TEST(Linear, TransformsAreThoseOfTheOtherModels) {
   }
 }
 
+TEST(Linear, ASingleProbitLeavesTheOtherScoreZero) {
+  const auto two =
+      run_op("ai.onnx.ml::LinearClassifier", {floats({kNan, 0.5F}, {2, 1})},
+             {{"coefficients", Numbers{1}}, {"classlabels_ints", Ints{0, 1}}, {"post_transform", "PROBIT"}}, 2);
+  EXPECT_TRUE(std::isnan(two[1].view<float>()[0]));
+  EXPECT_EQ(two[1].view<float>()[1], 0);
+  EXPECT_EQ(two[1].view<float>()[2], 0);
+  EXPECT_EQ(two[1].view<float>()[3], 0);
+}
+
 /// One split of feature 0 at 0 and two leaves.
 Attributes stump(const std::string& prefix, Ints ids, Numbers weights, std::string mode = "BRANCH_LEQ") {
   Ints trees(ids.size(), 0), nodes;

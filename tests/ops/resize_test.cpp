@@ -1,5 +1,6 @@
 // Resize: modes, coordinate transformations, and what it refuses.
 #include <algorithm>
+#include <numeric>
 
 #include "tests/ops/run_op.h"
 
@@ -108,6 +109,16 @@ TEST(Resize, PlacesBetweenNeighboursAreExactToTheLastBits) {
   for (std::int64_t i = 0; i < 7; ++i) {
     const double place = std::clamp((static_cast<double>(i) + 0.5) * 2 / 7 - 0.5, 0.0, 1.0);
     EXPECT_NEAR(y.number(i), 7 * place, 1e-14);
+  }
+}
+
+TEST(Resize, CropsTheNearestByWholeSizes) {
+  for (std::int64_t in = 3; in < 100; in += 2) {
+    std::vector<float> values(static_cast<std::size_t>(in));
+    std::iota(values.begin(), values.end(), 0.0F);
+    const Tensor y = run("Resize", {Tensor::from(values, {in}), floats({0, 1}), none(), longs({3})},
+                         {{"coordinate_transformation_mode", "tf_crop_and_resize"}, {"nearest_mode", "floor"}});
+    EXPECT_EQ(y.number(1), static_cast<double>(in / 2)) << "of " << in;
   }
 }
 
