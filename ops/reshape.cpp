@@ -1,4 +1,8 @@
-// Reshape and what is said with it: Flatten, Tile, DepthToSpace and SpaceToDepth.
+// Reshape and what is said with it: Flatten, Tile, DepthToSpace and SpaceToDepth; and transposes between two Reshapes.
+#include "ops/reshape.h"
+
+#include <numeric>
+
 #include "ops/elements.h"
 #include "ops/elementwise.h"
 #include "ops/ir/builder.h"
@@ -31,11 +35,9 @@ std::int64_t rest_of(const OpView& op, const Shape& x, std::span<const std::int6
   return numerator / denominator;
 }
 
-Facts infer_reshape(const OpView& op) {
-  require_dtype(op, 0, Accepts::anything);
-  const Shape& x = op.in(0).shape;
-  const std::vector<std::int64_t> target = op.ints(1);
-  const bool copies = op.i("allowzero") == 0;
+// `x` in the shape that input `input` asks for; whether extents of 0 in it copy those of `x`.
+Shape reshaped(const OpView& op, const Shape& x, int input, bool copies) {
+  const std::vector<std::int64_t> target = op.ints(input);
   op.require(target.size() <= Shape::kMaxRank, "shape has {} entries, at most {} are supported", target.size(),
              Shape::kMaxRank);
   Shape shape;
@@ -55,12 +57,44 @@ Facts infer_reshape(const OpView& op) {
     }
   }
   op.require(shape.elements() == x.elements(), "{} cannot be reshaped to [{}]", x, fmt::join(target, ","));
-  return {{op.in(0).dtype, shape}};
+  return shape;
+}
+
+Facts infer_reshape(const OpView& op) {
+  require_dtype(op, 0, Accepts::anything);
+  return {{op.in(0).dtype, reshaped(op, op.in(0).shape, 1, op.i("allowzero") == 0)}};
 }
 
 void reshape(KernelContext& c) {
   Tensor y = c.out(0);
   copy_elements(c.in(0), y);
+}
+
+// ---- Transposes of merged dims ----
+
+constexpr Attribute kTransposeBlocksAttributes[] = {
+    {"perm", AttrKind::integers, Attribute::kRequired}, {"allowzero", 0}, {"allowzero_split", 0}};
+
+Shape merged_shape(const OpView& op) { return reshaped(op, op.in(0).shape, 1, op.i("allowzero") == 0); }
+
+Facts infer_transpose_blocks(const OpView& op) {
+  require_dtype(op, 0, Accepts::anything);
+  const Shape merged = merged_shape(op);
+  Shape moved;
+  for (std::int64_t axis : op.attr_ints("perm"))
+    moved.push_back(merged[op.axis(axis, merged.rank(), "an entry of perm")]);
+  return {{op.in(0).dtype, reshaped(op, moved, 2, op.i("allowzero_split") == 0)}};
+}
+
+// Which shapes merge and split alike is the structure's: where others come, NotFusable asks for a program of their own.
+Scalar transpose_blocks_expr(const OpView& op, LoopBuilder& b, int, const Coords& at) {
+  const std::vector<int> perm =
+      block_permutation(op.in(0).shape, merged_shape(op), op.attr_ints("perm"), op.out(0).shape);
+  if (perm.empty()) throw NotFusable{};
+  Coords c = at;
+  int d = 0;
+  for (int axis : perm) c[axis] = at[d++];
+  return b.in(0, c);
 }
 
 // ---- Flatten ----
@@ -183,7 +217,34 @@ std::vector<ValueId> lower_space_to_depth(const OpView& op, Builder& b) {
 
 }  // namespace
 
-extern const OpDef op_reshape, op_flatten, op_tile, op_depth_to_space, op_space_to_depth;
+std::vector<int> block_permutation(const Shape& x, const Shape& merged, std::span<const std::int64_t> perm,
+                                   const Shape& split) {
+  if (x.elements() == 0) return {};
+  std::vector<std::pair<int, int>> blocks;  // the dims of x in each merged dim
+  int d = 0;
+  for (std::int64_t extent : merged) {
+    const int begin = d;
+    std::int64_t product = 1;
+    do {
+      if (d == x.rank()) return {};
+      product *= x[d++];
+    } while (product < extent);
+    if (product != extent) return {};
+    blocks.emplace_back(begin, d);
+  }
+  if (d != x.rank()) return {};
+  std::vector<int> dims;
+  for (std::int64_t axis : perm) {
+    const auto [begin, end] = blocks[static_cast<std::size_t>(axis < 0 ? axis + merged.rank() : axis)];
+    for (int i = begin; i < end; ++i) dims.push_back(i);
+  }
+  const bool as_before =
+      static_cast<int>(dims.size()) == split.rank() &&
+      std::equal(dims.begin(), dims.end(), split.begin(), [&](int i, std::int64_t extent) { return x[i] == extent; });
+  return as_before ? dims : std::vector<int>();
+}
+
+extern const OpDef op_reshape, op_transpose_blocks, op_flatten, op_tile, op_depth_to_space, op_space_to_depth;
 
 constinit const OpDef op_reshape = {.name = "Reshape",
                                     .inputs = 2,
@@ -192,6 +253,14 @@ constinit const OpDef op_reshape = {.name = "Reshape",
                                     .shape_inputs = 0b10,
                                     .infer = infer_reshape,
                                     .kernel = reshape};
+constinit const OpDef op_transpose_blocks = {.name = "TransposeBlocks",
+                                             .domain = "lathe",
+                                             .inputs = 3,
+                                             .attributes = kTransposeBlocksAttributes,
+                                             .shape_inputs = 0b110,
+                                             .infer = infer_transpose_blocks,
+                                             .expr = transpose_blocks_expr,
+                                             .is_view = true};
 constinit const OpDef op_flatten = {
     .name = "Flatten", .attributes = kFlattenAttributes, .since = 25, .infer = infer_flatten, .lower = lower_flatten};
 constinit const OpDef op_tile = {

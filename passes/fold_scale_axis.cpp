@@ -3,12 +3,14 @@
 //   conv(x, W) · s      = conv(x, W·s)                 s per output channel
 //   conv(x, W) + t      = conv(x, W) with bias t       t per output channel
 //   conv(x · s, W)      = conv(x, s·W)                 s per input channel; a shift is not folded: it would cross the
-//   padding matmul(x, W) · s    = matmul(x, W·s)               s per column, or one value
+//   padding
+//   matmul(x, W) · s    = matmul(x, W·s)               s per column, or one value
+//   view(conv(x, W) + t) · s = view(conv(x, W·s) + t·s)   s one value, any views and shifts between: attention's scale
 //
 // Folded in float64 and rounded once. Declines where a finite weight would become infinite, or where the weight or the
 // intermediate result has another reader.
+#include <algorithm>
 #include <cmath>
-#include <functional>
 #include <optional>
 
 #include "ops/ir/builder.h"
@@ -35,7 +37,7 @@ class Folder {
       for (NodeId id : graph_.order()) {
         const Node& node = graph_.node(id);
         if (node.removed || node.inputs.size() != 2 || (!is(node, "Mul") && !is(node, "Add"))) continue;
-        if (after(id) || before(id)) {
+        if (after(id) || before(id) || through(id)) {
           ++changes;
           changed = true;
           break;
@@ -47,8 +49,13 @@ class Folder {
 
  private:
   [[nodiscard]] const Tensor& constant(ValueId v) const { return graph_.value(v).constant; }
+  /// Whether one node alone reads the elements of `v`: Shape and Size do not.
   [[nodiscard]] bool only_reader(ValueId v) const {
-    return consumers_[static_cast<std::size_t>(v)].size() == 1 && !ops::is_output(graph_, v);
+    const auto& readers = consumers_[static_cast<std::size_t>(v)];
+    const auto of_elements = std::count_if(readers.begin(), readers.end(), [&](NodeId id) {
+      return !is(graph_.node(id), "Shape") && !is(graph_.node(id), "Size");
+    });
+    return of_elements == 1 && !ops::is_output(graph_, v);
   }
   static bool contraction(const Node& n) { return is(n, "Conv") || is(n, "ConvTranspose") || is(n, "MatMul"); }
 
@@ -64,16 +71,29 @@ class Folder {
     return values;
   }
 
-  /// W with every element times factor(element's channel); nothing where a finite one becomes infinite.
-  static std::optional<Tensor> scaled(const Tensor& w, const std::function<double(std::int64_t)>& factor) {
+  /// W with every element times a factor, which is the same for `run` elements in a row: factor(the first of them).
+  /// Nothing where a finite element becomes infinite.
+  template <class Factor>
+  static std::optional<Tensor> scaled(const Tensor& w, std::int64_t run, const Factor& factor) {
     Tensor result(DType::f32, w.shape());
     const auto from = w.view<float>();
     const auto to = result.mutable_view<float>();
-    for (std::size_t i = 0; i < from.size(); ++i) {
-      to[i] = static_cast<float>(static_cast<double>(from[i]) * factor(static_cast<std::int64_t>(i)));
-      if (std::isfinite(from[i]) && !std::isfinite(to[i])) return std::nullopt;
+    bool overflows = false;
+    for (std::size_t begin = 0; begin < from.size(); begin += static_cast<std::size_t>(run)) {
+      const double f = factor(static_cast<std::int64_t>(begin));
+      for (std::size_t i = begin; i < begin + static_cast<std::size_t>(run); ++i) {
+        to[i] = static_cast<float>(static_cast<double>(from[i]) * f);
+        overflows = overflows || (std::isfinite(from[i]) && !std::isfinite(to[i]));
+      }
     }
-    return result;
+    return overflows ? std::nullopt : std::optional<Tensor>(std::move(result));
+  }
+
+  /// Whether the model declares `v` with that rank and that many channels.
+  [[nodiscard]] bool has_channels(ValueId v, int rank, std::int64_t channels) const {
+    const auto& declared = graph_.value(v).declared;
+    return declared && declared->dims && static_cast<int>(declared->dims->size()) == rank &&
+           (*declared->dims)[1].extent == channels;
   }
 
   struct Channels {
@@ -143,16 +163,58 @@ class Folder {
     return false;
   }
 
+  /// contraction → views and Adds of constants → Mul of one value.
+  bool through(NodeId id) {
+    const Node node = copy_of(id);
+    if (!is(node, "Mul")) return false;
+    for (std::size_t side = 0; side < 2; ++side) {
+      const Tensor& t = constant(node.inputs[1 - side]);
+      if (!t.defined() || t.dtype() != DType::f32 || t.shape().rank() != 0) continue;
+      const double factor = t.number(0);
+      std::vector<std::pair<Node*, Tensor>> shifts;  // the Adds on the way, and what they add then
+      ValueId y = node.inputs[side];
+      NodeId p = graph_.value(y).producer;
+      while (p != kNone && only_reader(y) && !contraction(graph_.node(p))) {
+        Node& n = graph_.edit(p);
+        std::size_t from = 0;
+        if (is(n, "Add")) {
+          from = graph_.value(n.inputs[0]).is_constant() ? 1 : 0;
+          const Tensor& shift = constant(n.inputs[1 - from]);
+          if (!shift.defined() || shift.dtype() != DType::f32) break;
+          auto scaled_shift = scaled(shift, shift.size(), [&](std::int64_t) { return factor; });
+          if (!scaled_shift) break;
+          shifts.emplace_back(&n, std::move(*scaled_shift));
+        } else if (!(is(n, "Reshape") || (n.op->is_view && n.outputs.size() == 1))) {
+          break;
+        }
+        y = n.inputs[from];
+        p = graph_.value(y).producer;
+      }
+      if (p == kNone || !only_reader(y) || !contraction(graph_.node(p))) continue;
+      Node& n = graph_.edit(p);
+      const auto c = channels_of(n);
+      if (!c || !scale(n, *c, std::vector<double>(static_cast<std::size_t>(c->count), factor))) continue;
+      for (auto& [add, shift] : shifts) {
+        ValueId& in = add->inputs[graph_.value(add->inputs[0]).is_constant() ? 0 : 1];
+        in = graph_.add_constant(std::move(shift), graph_.value(in).name);
+      }
+      finish(id, node.outputs[0], node.inputs[side]);
+      return true;
+    }
+    return false;
+  }
+
   bool scale(Node& n, const Channels& c, const std::vector<double>& s) {
-    const auto w =
-        scaled(constant(n.inputs[1]), [&](std::int64_t i) { return s[static_cast<std::size_t>(channel_of(n, c, i))]; });
+    if (!only_reader(n.inputs[1])) return false;
+    const auto w = scaled(constant(n.inputs[1]), c.inner,
+                          [&](std::int64_t i) { return s[static_cast<std::size_t>(channel_of(n, c, i))]; });
     if (!w) return false;
     std::optional<Tensor> bias;
     const bool biased = n.inputs.size() > 2 && n.inputs[2] != kNone;
     if (biased) {
       const Tensor& b = constant(n.inputs[2]);
       if (!b.defined() || b.dtype() != DType::f32 || b.size() != c.count) return false;
-      bias = scaled(b, [&](std::int64_t i) { return s[static_cast<std::size_t>(i)]; });
+      bias = scaled(b, 1, [&](std::int64_t i) { return s[static_cast<std::size_t>(i)]; });
       if (!bias) return false;
     }
     n.inputs[1] = graph_.add_constant(*w, graph_.value(n.inputs[1]).name);
@@ -186,14 +248,18 @@ class Folder {
     if (!w.defined() || w.dtype() != DType::f32 || w.shape().rank() < 3) return false;
     const std::int64_t group = ops::OpView(n, {}, {}).i("group");
     if (group < 1 || w.shape()[0] % group != 0) return false;
+    const std::int64_t channels = w.shape()[1] * group;
     for (std::size_t side = 0; side < 2; ++side) {
-      const auto s = per_channel(constant(node.inputs[1 - side]), w.shape().rank(), 1, w.shape()[1] * group);
+      const Tensor& t = constant(node.inputs[1 - side]);
+      const auto s = per_channel(t, w.shape().rank(), 1, channels);
       if (!s || graph_.value(node.inputs[side]).is_constant()) continue;
+      // One channel times many, or a missing dim times one of extent 1, makes what the convolution reads.
+      if (t.shape().rank() > 0 && !has_channels(node.inputs[side], w.shape().rank(), channels)) continue;
       std::int64_t kernel = 1;
       for (int d = 2; d < w.shape().rank(); ++d) kernel *= w.shape()[d];
       const std::int64_t in = w.shape()[1];
       const std::int64_t out_per_group = w.shape()[0] / group;
-      const auto folded = scaled(w, [&](std::int64_t i) {
+      const auto folded = scaled(w, kernel, [&](std::int64_t i) {
         const std::int64_t m = i / kernel / in;
         return (*s)[static_cast<std::size_t>(m / out_per_group * in + i / kernel % in)];
       });

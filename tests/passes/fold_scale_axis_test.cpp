@@ -76,6 +76,15 @@ TEST(FoldScaleAxis, InFrontOfConvolution) {
             "Conv");
 }
 
+TEST(FoldScaleAxis, InFrontStaysWhatMakesTheChannels) {
+  for (const char* x : {"f32[1,1,5,5]", "f32[4,5,5]"}) {
+    const std::string text = "graph g(%x: " + std::string(x) + ") {\n  %w = " + constant({3, 4, 3, 3}, 1) +
+                             "\n  %s = " + constant({1, 4, 1, 1}, 2) +
+                             "\n  %m = Mul(%x, %s) @m\n  %y = Conv(%m, %w) @y\n  return %y\n}";
+    EXPECT_EQ(expect_same_results(fold_scale_axis, text).operators(), "Mul Conv") << x;
+  }
+}
+
 TEST(FoldScaleAxis, AShiftInFrontStaysBecauseOfThePadding) {
   const std::string text = "graph g(%x: f32[1,2,3,3]) {\n  %w = " + constant({2, 2, 3, 3}, 1) +
                            "\n  %t = " + constant({2, 1, 1}, 2) +
@@ -90,11 +99,38 @@ TEST(FoldScaleAxis, DeclinesWhereTheIntermediateHasAnotherReader) {
   EXPECT_EQ(expect_same_results(fold_scale_axis, text).operators(), "Conv Mul");
 }
 
-TEST(FoldScaleAxis, AWeightWithAnotherReaderKeepsItsValues) {
+TEST(FoldScaleAxis, DeclinesWhereTheWeightHasAnotherReader) {
   const std::string text =
       "graph g(%x: f32[1,2,3,3]) {\n  %w = " + constant({2, 2, 3, 3}, 1) + "\n  %s = " + constant({2, 1, 1}, 2) +
       "\n  %c = Conv(%x, %w) @c\n  %y = Mul(%c, %s) @y\n  %z = Conv(%x, %w) @z\n  return %y, %z\n}";
-  EXPECT_EQ(expect_same_results(fold_scale_axis, text).changes, 1U);
+  EXPECT_EQ(expect_same_results(fold_scale_axis, text).operators(), "Conv Mul Conv");
+}
+
+/// A layer's projection to heads, as attention scales it; `between` makes %v of %b.
+std::string heads(const std::string& between, const std::string& scale = "constant f32[] [0.25]",
+                  const std::string& result = "%y") {
+  return "graph g(%x: f32[2,3,4]) {\n  %w = " + constant({4, 6}, 1) + "\n  %bias = " + constant({6}, 2) +
+         "\n  %to = constant i64[4] [2, 3, 2, 3]\n  %merged = constant i64[3] [4, 3, 3]\n  %s = " + scale +
+         "\n  %m = MatMul(%x, %w) @m\n  %b = Add(%bias, %m) @b\n" + between + "  %y = Mul(%s, %v) @y\n  return " +
+         result + "\n}";
+}
+
+TEST(FoldScaleAxis, OneValueGoesThroughViewsAndShifts) {
+  const std::string views =
+      "  %r = Reshape(%b, %to) @r\n  %t = Transpose(%r) {perm = [0, 2, 1, 3]} @t\n  %v = Reshape(%t, %merged) @v\n";
+  EXPECT_EQ(expect_same_results(fold_scale_axis, heads(views)).operators(), "MatMul Add Reshape Transpose Reshape");
+}
+
+TEST(FoldScaleAxis, NothingGoesThroughWhatOthersReadOrBends) {
+  EXPECT_EQ(
+      expect_same_results(fold_scale_axis, heads("  %v = Reshape(%b, %to) @v\n", "constant f32[] [0.25]", "%y, %b"))
+          .operators(),
+      "MatMul Add Reshape Mul");
+  EXPECT_EQ(expect_same_results(fold_scale_axis, heads("  %v = Relu(%b) @v\n")).operators(), "MatMul Add Relu Mul");
+  EXPECT_EQ(
+      expect_same_results(fold_scale_axis, heads("  %v = Reshape(%b, %to) @v\n", "constant f32[3] [1.0, 2.0, 3.0]"))
+          .operators(),
+      "MatMul Add Reshape Mul");
 }
 
 TEST(FoldScaleAxis, DeclinesWhereAScaleIsNotPerChannel) {

@@ -53,6 +53,26 @@ TEST(PackMatMulInteger, LeavesProductsOfComputedMatrices) {
   EXPECT_EQ(run_pass(pack_matmul_integer, text).changes, 0U);
 }
 
+/// Heads merged with the batch, the last two dims swapped, and split again.
+std::string swapped(const std::string& split, const std::string& perm = "[0, 2, 1]") {
+  return "graph g(%x: f32[2,3,4,5]) {\n  %to = constant i64[3] [-1, 4, 5]\n  %back = constant i64" + split +
+         "\n  %m = Reshape(%x, %to) @m\n  %t = Transpose(%m) {perm = " + perm + "} @t\n  %r = Reshape(%t, %back) @r\n" +
+         "  %y = Neg(%r) @y\n  return %y\n}";
+}
+
+TEST(ReshapeToView, ATransposeOfMergedDimsIsOneView) {
+  EXPECT_EQ(expect_same_results(reshape_to_view, swapped("[4] [2, 3, 5, 4]")).operators(),
+            "Reshape Transpose TransposeBlocks Neg");  // the first two are dead
+  EXPECT_EQ(expect_same_results(reshape_to_view, swapped("[4] [0, 4, 2, 3]", "[2, 1, 0]")).operators(),
+            "Reshape Transpose TransposeBlocks Neg");
+}
+
+TEST(ReshapeToView, OtherSplitsStayReshapes) {
+  for (const char* split : {"[4] [3, 2, 5, 4]", "[2] [6, 20]", "[5] [2, 3, 5, 2, 2]", "[1] [120]"})
+    EXPECT_EQ(expect_same_results(reshape_to_view, swapped(split)).operators(), "Reshape Transpose Reshape Neg")
+        << split;
+}
+
 class ChannelsLast final : public TargetInfo {
  public:
   [[nodiscard]] bool prefers_channels_last() const override { return true; }

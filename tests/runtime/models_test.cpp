@@ -4,7 +4,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <numeric>
 #include <random>
 #include <set>
 
@@ -152,9 +151,7 @@ TEST(ModelKernels, ALayerOfMiniLmTakesAtMostEightKernelsBesideItsProducts) {
   }
   ASSERT_EQ(kernels.size(), 8U);
   EXPECT_EQ(kernels[7], 0) << "behind the last layer";
-  EXPECT_LE(kernels[1], 8 + 2) << "the first layer, and the mask of all layers";
-  for (std::size_t layer = 2; layer <= 6; ++layer) EXPECT_LE(kernels[layer], 8) << "layer " << layer;
-  EXPECT_LE(std::accumulate(kernels.begin() + 1, kernels.end(), 0), 6 * 8) << "all layers and their mask";
+  for (std::size_t layer = 1; layer <= 6; ++layer) EXPECT_LE(kernels[layer], 8) << "layer " << layer;
 }
 
 TEST(Explain, EntersTheBodiesThatARunTook) {

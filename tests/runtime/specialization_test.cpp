@@ -110,6 +110,31 @@ TEST(Specialization, ExtentsThatHappenToBeEqualDecideNothingForOthers) {
   }
 }
 
+TEST(Specialization, MergedDimsThatHappenToSplitAlikeDecideNothingForOthers) {
+  const Engine engine =
+      engine_of({.graph = {.nodes = {{"Reshape", {"x", "merged"}, {"m"}},
+                                     {"Transpose", {"m"}, {"t"}, {onnx::attr("perm", onnx::Ints{0, 2, 1})}},
+                                     {"Reshape", {"t", "split"}, {"s"}},
+                                     {"Neg", {"s"}, {"n"}},
+                                     {"Reshape", {"n", "all"}, {"y"}}},
+                           .inputs = {onnx::value("x", DType::f32, {"n", 3, 4, 5})},
+                           .outputs = {onnx::value("y", DType::f32, {"k"})},
+                           .initializers = {onnx::tensor("merged", {3}, onnx::Ints{6, -1, 5}),
+                                            onnx::tensor("split", {4}, onnx::Ints{2, 3, 5, -1}),
+                                            onnx::tensor("all", {1}, onnx::Ints{-1})}}});
+  for (const std::int64_t n : {2, 4, 2, 6, 4}) {  // only two of x make the six that are split again
+    Tensor x(DType::f32, {n, 3, 4, 5});
+    std::iota(x.mutable_view<float>().begin(), x.mutable_view<float>().end(), 0.F);
+    const Tensor y = engine.run(x)[0].tensor();
+    const std::int64_t rows = 2 * n;
+    ASSERT_EQ(y.shape(), Shape{6 * rows * 5});
+    for (std::int64_t i = 0; i < y.size(); ++i) {
+      const std::int64_t block = i / (rows * 5), column = i / rows % 5, row = i % rows;
+      ASSERT_EQ(y.number(i), -static_cast<double>((block * rows + row) * 5 + column)) << n << " at " << i;
+    }
+  }
+}
+
 TEST(Specialization, LayersThatDifferInScaleShareTheirKernel) {
   constexpr int kLayers = 20;
   onnx::GraphSpec graph{.nodes = {}, .inputs = {onnx::value("x", DType::f32, {"n", 3})}};
