@@ -12,6 +12,7 @@ Scalar expr(const OpView&, LoopBuilder& b, int, const Coords& at) { return b.in(
 }  // namespace
 
 extern const OpDef op_copy;
-constinit const OpDef op_copy = {.name = "Copy", .domain = "lathe", .infer = infer, .expr = expr};
+// Impure: a value known while it is compiled lies in row-major order, whatever order its fact states.
+constinit const OpDef op_copy = {.name = "Copy", .domain = "lathe", .impure = true, .infer = infer, .expr = expr};
 
 }  // namespace lathe::ops

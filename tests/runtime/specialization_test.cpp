@@ -135,6 +135,17 @@ TEST(Specialization, MergedDimsThatHappenToSplitAlikeDecideNothingForOthers) {
   }
 }
 
+TEST(Specialization, AConstantIsReadInTheOrderThatAConvolutionWants) {
+  const Engine engine =
+      engine_of({.graph = {.nodes = {{"Conv", {"x", "w", "b"}, {"y"}}},
+                           .inputs = {onnx::value("b", DType::f32, {2})},
+                           .outputs = {onnx::value("y", DType::f32, {1, 2, 3})},
+                           .initializers = {onnx::tensor("x", {1, 2, 3}, std::vector<float>{1, 2, 3, 4, 5, 6}),
+                                            onnx::tensor("w", {2, 2, 1}, std::vector<float>{1, 0, 0, 1})}}});
+  const Tensor y = engine.run(Tensor::from<float>({10, 20}, {2}))[0].tensor();
+  for (int i = 0; i < 6; ++i) EXPECT_EQ(y.number(i), i + 1 + (i < 3 ? 10 : 20)) << i;
+}
+
 TEST(Specialization, LayersThatDifferInScaleShareTheirKernel) {
   constexpr int kLayers = 20;
   onnx::GraphSpec graph{.nodes = {}, .inputs = {onnx::value("x", DType::f32, {"n", 3})}};
