@@ -48,11 +48,10 @@ Ex shrink(const OpView& op, Ex x) {
 Facts infer_gelu(const OpView& op) {
   const auto form = op.s("approximate");
   op.require(form == "none" || form == "tanh", "approximate must be none or tanh, got \"{}\"", form);
-  return infer_unary<Accepts::floats>(op);
+  return infer_unary(op);
 }
 
 Facts infer_swiglu(const OpView& op) {
-  require_dtypes(op, Accepts::floats);
   op.require(op.in(0).shape == op.in(1).shape, "inputs must have one shape, got {} and {}", op.in(0).shape,
              op.in(1).shape);
   return {{op.in(0).dtype, op.in(0).shape}};
@@ -63,7 +62,6 @@ Scalar swiglu_expr(const OpView& op, LoopBuilder& b, int, const Coords& at) {
 }
 
 Facts infer_prelu(const OpView& op) {
-  require_dtypes(op, Accepts::numeric);
   const Shape& x = op.in(0).shape;
   op.require(op.broadcast_all() == x, "slope {} must broadcast to the input's shape {}", op.in(1).shape, x);
   return {{op.in(0).dtype, x}};
@@ -82,10 +80,15 @@ constexpr Attribute kHardSigmoidAttributes[] = {{"alpha", 0.2}, {"beta", 0.5}};
 constexpr Attribute kGeluAttributes[] = {{"approximate", "none"}};
 constexpr Attribute kShrinkAttributes[] = {{"bias", 0.0}, {"lambd", 0.5}};
 
-template <Ex (*kFormula)(const OpView&, Ex), Accepts kSet = Accepts::floats>
-constexpr OpDef activation(std::string_view name, int since, std::span<const Attribute> attributes = {}) {
-  return {
-      .name = name, .attributes = attributes, .since = since, .infer = infer_unary<kSet>, .expr = of_input<kFormula>};
+template <Ex (*kFormula)(const OpView&, Ex)>
+constexpr OpDef activation(std::string_view name, Forms forms, std::span<const Attribute> attributes = {},
+                           DTypes takes = kFloats) {
+  return {.name = name,
+          .attributes = attributes,
+          .forms = forms,
+          .takes = takes,
+          .infer = infer_unary,
+          .expr = of_input<kFormula>};
 }
 
 }  // namespace
@@ -93,26 +96,36 @@ constexpr OpDef activation(std::string_view name, int since, std::span<const Att
 extern const OpDef op_relu, op_leaky_relu, op_elu, op_celu, op_selu, op_thresholded_relu, op_sigmoid, op_hard_sigmoid,
     op_hard_swish, op_swish, op_swiglu, op_softsign, op_softplus, op_mish, op_gelu, op_shrink, op_prelu;
 
-constinit const OpDef op_relu = activation<relu, Accepts::signed_numeric>("Relu", 14);
+constinit const OpDef op_relu = activation<relu>("Relu", 14, {}, kFloats | kSigned);
 constinit const OpDef op_leaky_relu = activation<leaky_relu>("LeakyRelu", 16, kLeakyReluAttributes);
 constinit const OpDef op_elu = activation<elu>("Elu", 22, kAlpha);
-constinit const OpDef op_celu = activation<celu>("Celu", 28, kAlpha);
+constinit const OpDef op_celu = activation<celu>("Celu", {12, 28}, kAlpha);
 constinit const OpDef op_selu = activation<selu>("Selu", 22, kSeluAttributes);
-constinit const OpDef op_thresholded_relu = activation<thresholded_relu>("ThresholdedRelu", 22, kAlpha);
+constinit const OpDef op_thresholded_relu = activation<thresholded_relu>("ThresholdedRelu", {10, 22}, kAlpha);
 constinit const OpDef op_hard_sigmoid = activation<hard_sigmoid>("HardSigmoid", 22, kHardSigmoidAttributes);
-constinit const OpDef op_hard_swish = activation<hard_swish>("HardSwish", 22);
-constinit const OpDef op_swish = activation<swish>("Swish", 24, kAlpha);
+constinit const OpDef op_hard_swish = activation<hard_swish>("HardSwish", {14, 22});
+constinit const OpDef op_swish = activation<swish>("Swish", {24, 24}, kAlpha);
 constinit const OpDef op_softsign = activation<softsign>("Softsign", 22);
 constinit const OpDef op_softplus = activation<softplus>("Softplus", 22);
-constinit const OpDef op_mish = activation<mish>("Mish", 22);
-constinit const OpDef op_shrink = activation<shrink, Accepts::numeric>("Shrink", 9, kShrinkAttributes);
+constinit const OpDef op_mish = activation<mish>("Mish", {18, 22});
+constinit const OpDef op_shrink = activation<shrink>("Shrink", {9, 9}, kShrinkAttributes, kNumbers);
 
 constinit const OpDef op_sigmoid = {
-    .name = "Sigmoid", .since = 13, .infer = infer_unary<Accepts::floats>, .expr = unary_expr<Op::sigmoid>};
-constinit const OpDef op_gelu = {
-    .name = "Gelu", .attributes = kGeluAttributes, .since = 20, .infer = infer_gelu, .expr = of_input<gelu>};
-constinit const OpDef op_swiglu = {
-    .name = "SwiGLU", .inputs = 2, .attributes = kAlpha, .since = 28, .infer = infer_swiglu, .expr = swiglu_expr};
-constinit const OpDef op_prelu = {.name = "PRelu", .inputs = 2, .since = 16, .infer = infer_prelu, .expr = prelu_expr};
+    .name = "Sigmoid", .forms = 13, .takes = kFloats, .infer = infer_unary, .expr = unary_expr<Op::sigmoid>};
+constinit const OpDef op_gelu = {.name = "Gelu",
+                                 .attributes = kGeluAttributes,
+                                 .forms = {20, 20},
+                                 .takes = kFloats,
+                                 .infer = infer_gelu,
+                                 .expr = of_input<gelu>};
+constinit const OpDef op_swiglu = {.name = "SwiGLU",
+                                   .inputs = 2,
+                                   .attributes = kAlpha,
+                                   .forms = {28, 28},
+                                   .takes = kFloats,
+                                   .infer = infer_swiglu,
+                                   .expr = swiglu_expr};
+constinit const OpDef op_prelu = {
+    .name = "PRelu", .inputs = 2, .forms = 16, .takes = kNumbers, .infer = infer_prelu, .expr = prelu_expr};
 
 }  // namespace lathe::ops

@@ -9,20 +9,22 @@ using loops::Op;
 constexpr Attribute kModAttributes[] = {{"fmod", 0}};
 
 template <Op kOp>
-constexpr OpDef arithmetic(std::string_view name, int since) {
+constexpr OpDef arithmetic(std::string_view name, Forms forms) {
   return {.name = name,
           .inputs = 2,
-          .since = since,
-          .infer = infer_broadcast<Accepts::numeric>,
+          .forms = forms,
+          .takes = kNumbers,
+          .infer = infer_broadcast,
           .expr = broadcast_expr<kOp>};
 }
 
-template <Op kOp, Accepts kSet>
-constexpr OpDef variadic(std::string_view name, int since) {
+template <Op kOp>
+constexpr OpDef variadic(std::string_view name, Forms forms, DTypes takes) {
   return {.name = name,
           .inputs = {1, Arity::kMany},
-          .since = since,
-          .infer = infer_broadcast<kSet>,
+          .forms = forms,
+          .takes = takes,
+          .infer = infer_broadcast,
           .expr = broadcast_expr<kOp>};
 }
 
@@ -32,7 +34,7 @@ Scalar mean_expr(const OpView& op, LoopBuilder& b, int output, const Coords& at)
 
 Facts infer_mod(const OpView& op) {
   op.require(op.i("fmod") == 0 || op.i("fmod") == 1, "fmod must be 0 or 1, got {}", op.i("fmod"));
-  return infer_broadcast<Accepts::numeric>(op);
+  return infer_broadcast(op);
 }
 
 // The floored remainder of floats from the truncated one, r: y is added where r is not zero and its sign is not y's. An
@@ -51,11 +53,7 @@ Scalar mod_expr(const OpView& op, LoopBuilder& b, int, const Coords& at) {
   return x.dtype().is_float() ? floored_mod(x, y) : x.apply(Op::mod, y);
 }
 
-Facts infer_pow(const OpView& op) {
-  require_dtype(op, 0, Accepts::numeric);
-  require_dtype(op, 1, Accepts::numeric);
-  return {{op.in(0).dtype, op.broadcast_all()}};
-}
+Facts infer_pow(const OpView& op) { return {{op.in(0).dtype, op.broadcast_all()}}; }
 
 Scalar pow_expr(const OpView&, LoopBuilder& b, int, const Coords& at) {
   const Ex x(b, b.in_broadcast(0, at));
@@ -73,17 +71,28 @@ constinit const OpDef op_add = arithmetic<Op::add>("Add", 14);
 constinit const OpDef op_sub = arithmetic<Op::sub>("Sub", 14);
 constinit const OpDef op_mul = arithmetic<Op::mul>("Mul", 14);
 constinit const OpDef op_div = arithmetic<Op::div>("Div", 14);
-constinit const OpDef op_max = variadic<Op::max, Accepts::numeric>("Max", 13);
-constinit const OpDef op_min = variadic<Op::min, Accepts::numeric>("Min", 13);
-constinit const OpDef op_sum = variadic<Op::add, Accepts::floats>("Sum", 13);
+constinit const OpDef op_max = variadic<Op::max>("Max", 13, kNumbers);
+constinit const OpDef op_min = variadic<Op::min>("Min", 13, kNumbers);
+constinit const OpDef op_sum = variadic<Op::add>("Sum", 13, kFloats);
 
 constinit const OpDef op_mean = {.name = "Mean",
                                  .inputs = {1, Arity::kMany},
-                                 .since = 13,
-                                 .infer = infer_broadcast<Accepts::floats>,
+                                 .forms = 13,
+                                 .takes = kFloats,
+                                 .infer = infer_broadcast,
                                  .expr = mean_expr};
-constinit const OpDef op_mod = {
-    .name = "Mod", .inputs = 2, .attributes = kModAttributes, .since = 28, .infer = infer_mod, .expr = mod_expr};
-constinit const OpDef op_pow = {.name = "Pow", .inputs = 2, .since = 15, .infer = infer_pow, .expr = pow_expr};
+constinit const OpDef op_mod = {.name = "Mod",
+                                .inputs = 2,
+                                .attributes = kModAttributes,
+                                .forms = {10, 28},
+                                .takes = kNumbers,
+                                .infer = infer_mod,
+                                .expr = mod_expr};
+constinit const OpDef op_pow = {.name = "Pow",
+                                .inputs = 2,
+                                .forms = 15,
+                                .takes = {{kNumbers, inputs(0)}, {kNumbers, inputs(1)}},
+                                .infer = infer_pow,
+                                .expr = pow_expr};
 
 }  // namespace lathe::ops

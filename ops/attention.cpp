@@ -139,9 +139,6 @@ void check_past(const OpView& op, const AttentionSizes& s) {
 
 Facts infer_attention(const OpView& op) {
   const DType dtype = op.in(kQ).dtype;
-  op.require(is_float_type(dtype) && is_float_type(op.in(kV).dtype),
-             "inputs must be f16, bf16, f32 or f64, got {} and {}", dtype, op.in(kV).dtype);
-  op.require_same_dtype(kQ, kK);
   op.require(op.inputs() <= kPastKey || !op.has(kPastKey) || op.in(kPastKey).rank() == 4, "past_key must have 4 dims");
   const AttentionSizes s = attention_sizes(op);
   check_past(op, s);
@@ -310,7 +307,6 @@ std::vector<ValueId> lower_flex_values(const OpView& op, Builder& b) {
 Facts infer_flex(const OpView& op) {
   const Fact &q = op.in(kQ), &k = op.in(kK), &v = op.in(kV);
   static_cast<void>(infer_flex_scores(op));
-  op.require_same_dtype(kQ, kV);
   op.require(v.rank() == 4 && v.shape[0] == k.shape[0] && v.shape[1] == k.shape[1] && v.shape[2] == k.shape[2],
              "K and V must agree in batch, heads and length, got {} and {}", k.shape, v.shape);
   return {Fact(q.dtype, {q.shape[0], q.shape[1], q.shape[2], v.shape[3]})};
@@ -329,9 +325,6 @@ constexpr Attribute kRotaryAttributes[] = {
 
 Facts infer_rotary(const OpView& op) {
   const Fact& x = op.in(0);
-  op.require(is_float_type(x.dtype), "x must be f16, bf16, f32 or f64, got {}", x.dtype);
-  op.require_same_dtype(0, 1);
-  op.require_same_dtype(0, 2);
   op.require(x.rank() == 3 || x.rank() == 4, "x must have 3 or 4 dims, got shape {}", x.shape);
   std::int64_t head = x.shape.back();
   if (x.rank() == 3) {
@@ -444,7 +437,11 @@ constinit const OpDef op_attention = {.name = "Attention",
                                       .inputs = {3, 7},
                                       .outputs = {1, 4},
                                       .attributes = kAttentionAttributes,
-                                      .since = 25,
+                                      .forms = {23, 25},
+                                      .takes = {{kFloats, inputs(0, 1, 4)},
+                                                {kFloats, inputs(2, 5)},
+                                                {kNumbers | DType::boolean, inputs(3)},
+                                                {DType::i64, inputs(6)}},
                                       .infer = infer_attention,
                                       .lower = lower_attention};
 
@@ -461,6 +458,7 @@ constinit const OpDef op_flex_attention = {.name = "FlexAttention",
                                            .domain = "ai.onnx.preview",
                                            .inputs = 3,
                                            .attributes = kFlexAttributes,
+                                           .takes = kFloats,
                                            .infer = infer_flex,
                                            .lower = lower_flex};
 constinit const OpDef op_lathe_flex_scores = {.name = "FlexScores",
@@ -473,11 +471,13 @@ constinit const OpDef op_lathe_flex_values = {
     .name = "FlexValues", .domain = "lathe", .inputs = 2, .infer = infer_flex_values, .lower = lower_flex_values};
 
 extern const OpDef op_rotary_embedding;
-constinit const OpDef op_rotary_embedding = {.name = "RotaryEmbedding",
-                                             .inputs = {3, 4},
-                                             .attributes = kRotaryAttributes,
-                                             .since = 23,
-                                             .infer = infer_rotary,
-                                             .lower = lower_rotary};
+constinit const OpDef op_rotary_embedding = {
+    .name = "RotaryEmbedding",
+    .inputs = {3, 4},
+    .attributes = kRotaryAttributes,
+    .forms = {23, 23},
+    .takes = {{DTypes(DType::f32) | DType::f16 | DType::bf16, inputs(0, 1, 2)}, {DType::i64, inputs(3)}},
+    .infer = infer_rotary,
+    .lower = lower_rotary};
 
 }  // namespace lathe::ops

@@ -26,7 +26,6 @@ enum MatMulInput { kA, kB, kScales, kZeros, kGroups, kBias };
 std::int64_t blocks_of(const OpView& op) { return (op.i("K") - 1) / op.i("block_size") + 1; }
 
 Facts infer_matmul(const OpView& op) {
-  require_dtype(op, kA, Accepts::floats);
   const std::int64_t k = op.i("K"), n = op.i("N"), bits = op.i("bits"), size = op.i("block_size");
   op.require(k > 0 && n > 0, "K and N must be positive, got {} and {}", k, n);
   op.require(bits == 2 || bits == 4 || bits == 8, "bits must be 2, 4 or 8, got {}", bits);
@@ -59,8 +58,6 @@ Facts infer_matmul(const OpView& op) {
   one_per_block(kScales, blocks);
   if (op.has(kZeros)) {
     const DType zeros = op.in(kZeros).dtype;
-    op.require(zeros == DType::u8 || is_plain_float(zeros), "the zero points must be u8 or floating point, got {}",
-               zeros);
     one_per_block(kZeros, zeros == DType::u8 ? (blocks * bits + 7) / 8 : blocks);
   }
   if (op.has(kGroups)) {
@@ -106,7 +103,7 @@ std::vector<ValueId> lower_matmul(const OpView& op, Builder& b) {
 // ---- GatherBlockQuantized: data, indices, scales, zero points; indices out of range give zeros ----
 
 constexpr Attribute kGatherAttributes[] = {{"bits", 4}, {"block_size", 128}, {"gather_axis", 0}, {"quantize_axis", 1}};
-enum GatherInput { kData, kIndices, kGatherScales, kGatherZeros };
+enum GatherInput { kData, kWhich, kGatherScales, kGatherZeros };
 
 struct GatherForm {
   int gathered = 0, quantized = 0;  ///< axes of the data
@@ -126,13 +123,8 @@ GatherForm gather_form(const OpView& op) {
 }
 
 Facts infer_gather(const OpView& op) {
-  const Fact &data = op.in(kData), &indices = op.in(kIndices), &scales = op.in(kGatherScales);
+  const Fact &data = op.in(kData), &indices = op.in(kWhich), &scales = op.in(kGatherScales);
   const bool bytes = data.dtype == DType::u8, floats = is_float_data(data.dtype);
-  op.require(bytes || floats || data.dtype == DType::i4 || data.dtype == DType::u4,
-             "the data must be u8, i4, u4, float8 or f4e2m1, got {}", data.dtype);
-  op.require(indices.dtype == DType::i32 || indices.dtype == DType::i64, "the indices must be i32 or i64, got {}",
-             indices.dtype);
-  require_dtype(op, kGatherScales, Accepts::floats);
   const GatherForm form = gather_form(op);
   const std::int64_t bits = op.i("bits");
   op.require(floats || bits == 4 || (bytes && (bits == 2 || bits == 8)), "bits must be {}, got {}",
@@ -180,8 +172,8 @@ Facts infer_gather(const OpView& op) {
 std::vector<ValueId> lower_gather(const OpView& op, Builder& b) {
   const GatherForm form = gather_form(op);
   const DType dtype = op.in(kGatherScales).dtype, compute = LoopBuilder::compute_type(dtype);
-  const int more = op.in(kIndices).rank() - 1;
-  const ValueId indices = b.cast(op.id(kIndices), DType::i64), zero = b.scalar(DType::i64, 0);
+  const int more = op.in(kWhich).rank() - 1;
+  const ValueId indices = b.cast(op.id(kWhich), DType::i64), zero = b.scalar(DType::i64, 0);
   const ValueId extent = b.squeeze(b.shape_of(op.id(kData), form.gathered, form.gathered + 1), {0});
   const ValueId valid =
       b.op("And", {b.op("GreaterOrEqual", {indices, b.op("Neg", {extent})}), b.op("Less", {indices, extent})});
@@ -226,13 +218,22 @@ constinit const OpDef op_mat_mul_nbits = {.name = "MatMulNBits",
                                           .domain = kDomain,
                                           .inputs = {3, 6},
                                           .attributes = kMatMulAttributes,
+                                          .takes = {{kFloats, inputs(kA, kScales, kBias)},
+                                                    {DType::u8, inputs(1)},
+                                                    {kFloats | DType::u8, inputs(kZeros)},
+                                                    {DType::i32, inputs(kGroups)}},
                                           .infer = infer_matmul,
                                           .lower = lower_matmul};
-constinit const OpDef op_gather_block_quantized = {.name = "GatherBlockQuantized",
-                                                   .domain = kDomain,
-                                                   .inputs = {3, 4},
-                                                   .attributes = kGatherAttributes,
-                                                   .infer = infer_gather,
-                                                   .lower = lower_gather};
+constinit const OpDef op_gather_block_quantized = {
+    .name = "GatherBlockQuantized",
+    .domain = kDomain,
+    .inputs = {3, 4},
+    .attributes = kGatherAttributes,
+    .takes = {{kFloat8 | DType::f8e8m0 | DType::f4e2m1 | DType::i4 | DType::u4 | DType::u8,
+               inputs(kData, kGatherZeros)},
+              {kIndices, inputs(kWhich)},
+              {kFloats, inputs(kGatherScales)}},
+    .infer = infer_gather,
+    .lower = lower_gather};
 
 }  // namespace lathe::ops

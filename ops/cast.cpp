@@ -31,14 +31,11 @@ void require_castable(const OpView& op, DType from, DType to) {
 }
 
 Facts infer_cast(const OpView& op) {
-  require_dtype(op, 0, Accepts::anything);
   require_castable(op, op.in(0).dtype, target(op));
   return {{target(op), op.in(0).shape}};
 }
 
 Facts infer_cast_like(const OpView& op) {
-  require_dtype(op, 0, Accepts::anything);
-  require_dtype(op, 1, Accepts::anything);
   require_castable(op, op.in(0).dtype, op.in(1).dtype);
   return {{op.in(1).dtype, op.in(0).shape}};
 }
@@ -155,7 +152,6 @@ void cast_float8(KernelContext& c) {
 // ---- bits ----
 
 Facts infer_bit_cast(const OpView& op) {
-  require_dtype(op, 0, Accepts::anything);
   const DType from = op.in(0).dtype;
   const DType to = target(op);
   op.require(from != DType::string && to != DType::string, "strings have no bit pattern");
@@ -172,12 +168,17 @@ void bit_cast(KernelContext& c) {
 
 extern const OpDef op_cast, op_cast_like, op_convert, op_cast_text, op_cast_float8, op_bit_cast;
 
-constinit const OpDef op_cast = {
-    .name = "Cast", .attributes = kAttributes, .since = 28, .infer = infer_cast, .lower = lower_cast};
+constinit const OpDef op_cast = {.name = "Cast",
+                                 .attributes = kAttributes,
+                                 .forms = 28,
+                                 .takes = kAny - kComplex,
+                                 .infer = infer_cast,
+                                 .lower = lower_cast};
 constinit const OpDef op_cast_like = {.name = "CastLike",
                                       .inputs = 2,
                                       .attributes = kLikeAttributes,
-                                      .since = 25,
+                                      .forms = {15, 25},
+                                      .takes = {{kAny - kComplex, inputs(0)}, {kAny - kComplex, inputs(1)}},
                                       .infer = infer_cast_like,
                                       .lower = lower_cast_like};
 constinit const OpDef op_convert = {
@@ -186,7 +187,11 @@ constinit const OpDef op_cast_text = {
     .name = "CastText", .domain = "lathe", .attributes = kTo, .infer = infer_convert, .kernel = cast_text};
 constinit const OpDef op_cast_float8 = {
     .name = "CastFloat8", .domain = "lathe", .attributes = kAttributes, .infer = infer_convert, .kernel = cast_float8};
-constinit const OpDef op_bit_cast = {
-    .name = "BitCast", .attributes = kTo, .since = 26, .infer = infer_bit_cast, .kernel = bit_cast};
+constinit const OpDef op_bit_cast = {.name = "BitCast",
+                                     .attributes = kTo,
+                                     .forms = {26, 26},
+                                     .takes = kAny - DType::string,
+                                     .infer = infer_bit_cast,
+                                     .kernel = bit_cast};
 
 }  // namespace lathe::ops

@@ -10,7 +10,6 @@ constexpr Attribute kAttributes[] = {{"axis", AttrKind::integer, Attribute::kReq
 
 Facts infer(const OpView& op) {
   for (int i = 0; i < op.inputs(); ++i) {
-    require_dtype(op, i, Accepts::anything);
     op.require_same_dtype(0, i);
   }
   Shape shape = op.in(0).shape;
@@ -67,7 +66,8 @@ extern const OpDef op_concat;
 constinit const OpDef op_concat = {.name = "Concat",
                                    .inputs = {1, Arity::kMany},
                                    .attributes = kAttributes,
-                                   .since = 13,
+                                   .forms = 13,
+                                   .takes = kAny,
                                    .infer = infer,
                                    .kernel = concat};
 

@@ -19,16 +19,19 @@ constinit const OpDef op_if = {.name = "If",
                                .inputs = 1,
                                .outputs = {1, Arity::kMany},
                                .subgraphs = kBranches,
-                               .since = 25,
+                               .forms = 25,
+                               .takes = DType::boolean,
                                .region = Region::if_};
 
 extern const OpDef op_loop;
-constinit const OpDef op_loop = {.name = "Loop",
-                                 .inputs = {2, Arity::kMany},
-                                 .outputs = {0, Arity::kMany},
-                                 .subgraphs = kBody,
-                                 .since = 25,
-                                 .region = Region::loop};
+constinit const OpDef op_loop = {
+    .name = "Loop",
+    .inputs = {2, Arity::kMany},
+    .outputs = {0, Arity::kMany},
+    .subgraphs = kBody,
+    .forms = 25,
+    .takes = {{DType::i64, inputs(0)}, {DType::boolean, inputs(1)}, {kAny, inputs_from(2), false}},
+    .region = Region::loop};
 
 extern const OpDef op_scan;
 constinit const OpDef op_scan = {.name = "Scan",
@@ -36,7 +39,8 @@ constinit const OpDef op_scan = {.name = "Scan",
                                  .outputs = {1, Arity::kMany},
                                  .attributes = kScanAttributes,
                                  .subgraphs = kBody,
-                                 .since = 25,
+                                 .forms = {8, 25},
+                                 .takes = {{kAny, inputs_from(0), false}},
                                  .region = Region::scan};
 
 extern const OpDef op_sequence_map;
@@ -44,7 +48,8 @@ constinit const OpDef op_sequence_map = {.name = "SequenceMap",
                                          .inputs = {1, Arity::kMany},
                                          .outputs = {1, Arity::kMany},
                                          .subgraphs = kBody,
-                                         .since = 17,
+                                         .forms = {17, 17},
+                                         .takes = {{kAny, inputs_from(1), false}},
                                          .region = Region::sequence_map};
 
 }  // namespace lathe::ops

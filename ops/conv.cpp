@@ -48,8 +48,6 @@ void check_bias(const OpView& op, int i, std::int64_t channels) {
   op.require(op.in(i).shape == Shape{channels}, "the bias must have shape {}, got {}", Shape{channels}, op.in(i).shape);
 }
 
-bool is_float_type(DType t) { return t == DType::f32 || t == DType::f64 || t == DType::f16 || t == DType::bf16; }
-
 Shape conv_output(const OpView& op, const Shape& x, const Shape& w) {
   check_channels(op, x, w, false);
   Shape out{x[0], w[0]};
@@ -96,9 +94,6 @@ ConvOperands operands(const OpView& op, LoopBuilder& b, int w_index, const Coord
 // ---- Conv ----
 
 Facts infer_conv(const OpView& op) {
-  op.require(is_float_type(op.in(0).dtype), "x must be f16, bf16, f32 or f64, got {}", op.in(0).dtype);
-  op.require_same_dtype(0, 1);
-  if (op.has(2)) op.require_same_dtype(0, 2);
   const Shape out = conv_output(op, op.in(0).shape, op.in(1).shape);
   check_bias(op, 2, out[1]);
   return {Fact(op.in(0).dtype, out)};
@@ -127,10 +122,6 @@ void check_zero_points(const OpView& op, int x_zero, int w_zero, const Shape& w)
 }
 
 Facts infer_conv_integer(const OpView& op) {
-  op.require(is_8bit(op.in(0).dtype) && is_8bit(op.in(1).dtype), "x and w must be i8 or u8, got {} and {}",
-             op.in(0).dtype, op.in(1).dtype);
-  if (op.has(2)) op.require_same_dtype(0, 2);
-  if (op.has(3)) op.require_same_dtype(1, 3);
   const Shape out = conv_output(op, op.in(0).shape, op.in(1).shape);
   check_zero_points(op, 2, 3, op.in(1).shape);
   return {Fact(DType::i32, out)};
@@ -179,11 +170,6 @@ Scalar expr_conv_integer(const OpView& op, LoopBuilder& b, int, const Coords& at
 // ---- QLinearConv ----
 
 Facts infer_qlinear_conv(const OpView& op) {
-  op.require(is_8bit(op.in(0).dtype) && is_8bit(op.in(3).dtype) && is_8bit(op.in(7).dtype),
-             "x, w and y must be i8 or u8, got {}, {} and {}", op.in(0).dtype, op.in(3).dtype, op.in(7).dtype);
-  op.require_same_dtype(0, 2);
-  op.require_same_dtype(3, 5);
-  for (int i : {1, 4, 6}) op.require(op.in(i).dtype == DType::f32, "scales must be f32, got {}", op.in(i).dtype);
   const Shape out = conv_output(op, op.in(0).shape, op.in(3).shape);
   check_zero_points(op, 2, 5, op.in(3).shape);
   const Shape& scale = op.in(4).shape;
@@ -191,7 +177,6 @@ Facts infer_qlinear_conv(const OpView& op) {
              "scales and zero points of x and y must be one value");
   op.require(scale.elements() == 1 || scale == Shape{out[1]},
              "the weights' scale must be one value or one per output channel, got shape {}", scale);
-  if (op.has(8)) op.require(op.in(8).dtype == DType::i32, "the bias must be i32, got {}", op.in(8).dtype);
   check_bias(op, 8, out[1]);
   return {Fact(op.in(7).dtype, out)};
 }
@@ -218,9 +203,6 @@ constexpr Attribute kConvTransposeAttributes[] = {{"auto_pad", "NOTSET"},
                                                   {"strides", AttrKind::integers}};
 
 Facts infer_conv_transpose(const OpView& op) {
-  op.require(is_float_type(op.in(0).dtype), "x must be f16, bf16, f32 or f64, got {}", op.in(0).dtype);
-  op.require_same_dtype(0, 1);
-  if (op.has(2)) op.require_same_dtype(0, 2);
   const Shape& x = op.in(0).shape;
   const Shape& w = op.in(1).shape;
   check_channels(op, x, w, true);
@@ -323,7 +305,8 @@ extern const OpDef op_conv;
 constinit const OpDef op_conv = {.name = "Conv",
                                  .inputs = {2, 3},
                                  .attributes = kConvAttributes,
-                                 .since = 22,
+                                 .forms = 22,
+                                 .takes = kFloats,
                                  .infer = infer_conv,
                                  .expr = expr_conv,
                                  .contraction = true};
@@ -332,7 +315,8 @@ extern const OpDef op_conv_integer;
 constinit const OpDef op_conv_integer = {.name = "ConvInteger",
                                          .inputs = {2, 4},
                                          .attributes = kConvAttributes,
-                                         .since = 10,
+                                         .forms = {10, 10},
+                                         .takes = {{kBytes, inputs(0, 2)}, {kBytes, inputs(1, 3)}},
                                          .infer = infer_conv_integer,
                                          .expr = expr_conv_integer,
                                          .contraction = true};
@@ -341,7 +325,14 @@ extern const OpDef op_qlinear_conv;
 constinit const OpDef op_qlinear_conv = {.name = "QLinearConv",
                                          .inputs = {8, 9},
                                          .attributes = kConvAttributes,
-                                         .since = 10,
+                                         .forms = {10, 10},
+                                         .takes = {{kBytes, inputs(0, 2)},
+                                                   {DType::f32, inputs(1)},
+                                                   {kBytes, inputs(3, 5)},
+                                                   {DType::f32, inputs(4)},
+                                                   {DType::f32, inputs(6)},
+                                                   {kBytes, inputs(7)},
+                                                   {DType::i32, inputs(8)}},
                                          .infer = infer_qlinear_conv,
                                          .lower = lower_qlinear_conv};
 
@@ -349,7 +340,8 @@ extern const OpDef op_conv_transpose;
 constinit const OpDef op_conv_transpose = {.name = "ConvTranspose",
                                            .inputs = {2, 3},
                                            .attributes = kConvTransposeAttributes,
-                                           .since = 22,
+                                           .forms = 22,
+                                           .takes = kFloats,
                                            .infer = infer_conv_transpose,
                                            .kernel = kernel_conv_transpose,
                                            .real_time = true,

@@ -9,9 +9,7 @@ namespace {
 constexpr Attribute kAttributes[] = {{"exclusive", 0}, {"reverse", 0}};
 
 Facts infer(const OpView& op) {
-  require_dtype(op, 0, Accepts::numeric);
-  op.require(is_scalar(op.in(1)) && accepts(Accepts::integers, op.in(1).dtype),
-             "axis must be an integer scalar, got {}", op.in(1).to_string());
+  op.require(is_scalar(op.in(1)), "axis must be a scalar, got {}", op.in(1).to_string());
   return {{op.in(0).dtype, op.in(0).shape}};
 }
 
@@ -69,14 +67,16 @@ extern const OpDef op_cum_sum, op_cum_prod;
 constinit const OpDef op_cum_sum = {.name = "CumSum",
                                     .inputs = 2,
                                     .attributes = kAttributes,
-                                    .since = 14,
+                                    .forms = {11, 14},
+                                    .takes = {{kNumbers, inputs(0)}, {kIndices, inputs(1)}},
                                     .infer = infer,
                                     .kernel = run<false>,
                                     .real_time = true};
 constinit const OpDef op_cum_prod = {.name = "CumProd",
                                      .inputs = 2,
                                      .attributes = kAttributes,
-                                     .since = 26,
+                                     .forms = {26, 26},
+                                     .takes = {{kNumbers, inputs(0)}, {kIndices, inputs(1)}},
                                      .infer = infer,
                                      .kernel = run<true>,
                                      .real_time = true};

@@ -138,8 +138,6 @@ Equation parse(const OpView& op) {
 
 Facts infer(const OpView& op) {
   const DType dtype = op.in(0).dtype;
-  op.require(dtype.is_integer() || dtype.is_float(), "inputs must hold numbers, got {}", dtype);
-  for (int i = 1; i < op.inputs(); ++i) op.require_same_dtype(0, i);
   const Equation e = parse(op);
   Shape out;
   for (char c : e.result) out.push_back(e.extents.at(c));
@@ -297,7 +295,8 @@ extern const OpDef op_einsum;
 constinit const OpDef op_einsum = {.name = "Einsum",
                                    .inputs = {1, Arity::kMany},
                                    .attributes = kAttributes,
-                                   .since = 28,
+                                   .forms = {12, 28},
+                                   .takes = kNumbers,
                                    .infer = infer,
                                    .lower = lower};
 

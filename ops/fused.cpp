@@ -81,11 +81,7 @@ Fact ordered(const OpView& op, int i) {
   return {op.in(i).dtype, shape};
 }
 
-Facts infer_fused_matmul(const OpView& op) {
-  require_dtype(op, 0, Accepts::floats);
-  op.require_same_dtype(0, 1);
-  return {infer_as(op, "MatMul", {ordered(op, 0), ordered(op, 1)})};
-}
+Facts infer_fused_matmul(const OpView& op) { return {infer_as(op, "MatMul", {ordered(op, 0), ordered(op, 1)})}; }
 
 std::vector<ValueId> lower_fused_matmul(const OpView& op, Builder& b) {
   const DType compute = LoopBuilder::compute_type(op.in(0).dtype);
@@ -121,7 +117,6 @@ Attributes without_activation(const OpView& op) {
 
 Facts infer_fused_gemm(const OpView& op) {
   if (op.has_attr("activation")) activation_of(op);
-  require_dtype(op, 0, Accepts::floats);
   if (op.has(2)) return {infer_as(op, "Gemm", {op.in(0), op.in(1), op.in(2)}, without_activation(op))};
   return {infer_as(op, "Gemm", {op.in(0), op.in(1)}, without_activation(op))};
 }
@@ -161,7 +156,6 @@ Facts infer_fused_conv(const OpView& op) {
                stated);
   }
   if (op.has(3)) {
-    op.require_same_dtype(0, 3);
     op.require(op.in(3).shape == y.shape, "Z must have shape {}, got {}", y.shape, op.in(3).shape);
   }
   return {y};
@@ -198,9 +192,7 @@ std::vector<ValueId> lower_nhwc_conv(const OpView& op, Builder& b) {
 constexpr Attribute kQuickGeluAttributes[] = {{"alpha", 1.702}};
 
 Facts infer_biased(const OpView& op) {
-  require_dtype(op, 0, Accepts::floats);
   if (!op.has(1)) return {op.in(0)};
-  op.require_same_dtype(0, 1);
   op.require(op.in(1).rank() == 1 && op.broadcast_all() == op.in(0).shape,
              "the bias must be one value per element of the last axis of {}, got shape {}", op.in(0).shape,
              op.in(1).shape);
@@ -225,14 +217,11 @@ constexpr Attribute kSkipAttributes[] = {{"epsilon", 1e-12}};
 
 /// input + skip (+ bias), normalized, scaled by gamma (+ beta). Outputs: that, mean, 1 / deviation, the sum.
 Facts infer_skip(const OpView& op) {
-  require_dtype(op, 0, Accepts::floats);
   const Shape& x = op.in(0).shape;
   op.require(x.rank() == 2 || x.rank() == 3, "the input must have 2 or 3 dims, got shape {}", x);
-  op.require_same_dtype(0, 1);
   op.require(op.broadcast(x, op.in(1).shape) == x, "skip of shape {} does not broadcast to {}", op.in(1).shape, x);
   for (int i = 2; i < op.inputs(); ++i) {
     if (!op.has(i)) continue;
-    op.require_same_dtype(0, i);
     op.require(op.in(i).shape == Shape{x.back()}, "input {} must have shape {}, got {}", i, Shape{x.back()},
                op.in(i).shape);
   }
@@ -280,11 +269,9 @@ Facts infer_embed(const OpView& op) {
   const Shape& ids = op.in(kIds).shape;
   op.require(op.in(kIds).dtype == DType::i32 && ids.rank() == 2, "input_ids must be i32 with 2 dims, got {}",
              op.in(kIds).to_string());
-  require_dtype(op, kWords, Accepts::floats);
   const std::int64_t hidden = op.in(kWords).rank() == 2 ? op.in(kWords).shape[1] : -1;
   for (int i : {kWords, kPositions, kSegmentTable}) {
     if (!op.has(i)) continue;
-    op.require_same_dtype(kWords, i);
     op.require(op.in(i).rank() == 2 && op.in(i).shape[1] == hidden, "embedding {} must have {} columns, got shape {}",
                i, hidden, op.in(i).shape);
   }
@@ -304,7 +291,6 @@ Facts infer_embed(const OpView& op) {
                op.in(kPositions).shape[0]);
   }
   for (int i : {kGamma, kBeta}) {
-    op.require_same_dtype(kWords, i);
     op.require(op.in(i).shape == Shape{hidden}, "input {} must have shape {}, got {}", i, Shape{hidden},
                op.in(i).shape);
   }
@@ -375,35 +361,48 @@ constinit const OpDef op_fused_mat_mul = {.name = "FusedMatMul",
                                           .domain = kDomain,
                                           .inputs = 2,
                                           .attributes = kMatMulAttributes,
+                                          .takes = kFloats,
                                           .infer = infer_fused_matmul,
                                           .lower = lower_fused_matmul};
 constinit const OpDef op_fused_gemm = {.name = "FusedGemm",
                                        .domain = kDomain,
                                        .inputs = {2, 3},
                                        .attributes = kGemmAttributes,
+                                       .takes = kFloats,
                                        .infer = infer_fused_gemm,
                                        .lower = lower_fused_gemm};
 constinit const OpDef op_fused_conv = {.name = "FusedConv",
                                        .domain = kDomain,
                                        .inputs = {2, 4},
                                        .attributes = kFusedConvAttributes,
+                                       .takes = kFloats,
                                        .infer = infer_fused_conv,
                                        .lower = lower_fused_conv};
 constinit const OpDef op_nhwc_conv = {.name = "NhwcConv",
                                       .domain = kDomain,
                                       .inputs = {2, 3},
                                       .attributes = kConvAttributes,
+                                      .takes = kFloats,
                                       .infer = infer_nhwc_conv,
                                       .lower = lower_nhwc_conv};
 constinit const OpDef op_microsoft_gelu = {
-    .name = "Gelu", .domain = kDomain, .infer = infer_biased, .lower = lower_gelu<false>};
-constinit const OpDef op_bias_gelu = {
-    .name = "BiasGelu", .domain = kDomain, .inputs = 2, .infer = infer_biased, .lower = lower_gelu<false>};
-constinit const OpDef op_fast_gelu = {
-    .name = "FastGelu", .domain = kDomain, .inputs = {1, 2}, .infer = infer_biased, .lower = lower_gelu<true>};
+    .name = "Gelu", .domain = kDomain, .takes = kFloats, .infer = infer_biased, .lower = lower_gelu<false>};
+constinit const OpDef op_bias_gelu = {.name = "BiasGelu",
+                                      .domain = kDomain,
+                                      .inputs = 2,
+                                      .takes = kFloats,
+                                      .infer = infer_biased,
+                                      .lower = lower_gelu<false>};
+constinit const OpDef op_fast_gelu = {.name = "FastGelu",
+                                      .domain = kDomain,
+                                      .inputs = {1, 2},
+                                      .takes = kFloats,
+                                      .infer = infer_biased,
+                                      .lower = lower_gelu<true>};
 constinit const OpDef op_quick_gelu = {.name = "QuickGelu",
                                        .domain = kDomain,
                                        .attributes = kQuickGeluAttributes,
+                                       .takes = kFloats,
                                        .infer = infer_biased,
                                        .lower = lower_quick_gelu};
 constinit const OpDef op_skip_layer_normalization = {.name = "SkipLayerNormalization",
@@ -411,6 +410,7 @@ constinit const OpDef op_skip_layer_normalization = {.name = "SkipLayerNormaliza
                                                      .inputs = {3, 5},
                                                      .outputs = {1, 4},
                                                      .attributes = kSkipAttributes,
+                                                     .takes = kFloats,
                                                      .infer = infer_skip,
                                                      .lower = lower_skip<false>};
 constinit const OpDef op_skip_simplified_layer_normalization = {.name = "SkipSimplifiedLayerNormalization",
@@ -418,19 +418,24 @@ constinit const OpDef op_skip_simplified_layer_normalization = {.name = "SkipSim
                                                                 .inputs = {3, 4},
                                                                 .outputs = {1, 4},
                                                                 .attributes = kSkipAttributes,
+                                                                .takes = kFloats,
                                                                 .infer = infer_skip,
                                                                 .lower = lower_skip<true>};
-constinit const OpDef op_embed_layer_normalization = {.name = "EmbedLayerNormalization",
-                                                      .domain = kDomain,
-                                                      .inputs = {1, 9},
-                                                      .outputs = {1, 3},
-                                                      .attributes = kEmbedAttributes,
-                                                      .infer = infer_embed,
-                                                      .lower = lower_embed};
+constinit const OpDef op_embed_layer_normalization = {
+    .name = "EmbedLayerNormalization",
+    .domain = kDomain,
+    .inputs = {1, 9},
+    .outputs = {1, 3},
+    .attributes = kEmbedAttributes,
+    .takes = {{DType::i32, inputs(kIds, kSegments, kMask, kPositionIds)},
+              {kFloats, inputs(kWords, kPositions, kSegmentTable, kGamma, kBeta)}},
+    .infer = infer_embed,
+    .lower = lower_embed};
 constinit const OpDef op_simplified_layer_normalization = {.name = "SimplifiedLayerNormalization",
                                                            .inputs = 2,
                                                            .outputs = {1, 2},
                                                            .attributes = kSimplifiedAttributes,
+                                                           .takes = {{kFloats, inputs(0, 1), false}},
                                                            .infer = infer_simplified,
                                                            .lower = lower_simplified};
 

@@ -13,16 +13,9 @@ constexpr Attribute kBatchDims[] = {{"batch_dims", 0}};
 constexpr Attribute kReverseAttributes[] = {{"batch_axis", 1}, {"time_axis", 0}};
 constexpr Attribute kCompressAttributes[] = {{"axis", AttrKind::integer}};
 
-void require_indices(const OpView& op, int i) {
-  const DType dtype = op.in(i).dtype;
-  op.require(dtype == DType::i32 || dtype == DType::i64, "input {} must be i32 or i64, got {}", i, dtype);
-}
-
 // ---- Gather ----
 
 Facts infer_gather(const OpView& op) {
-  require_dtype(op, 0, Accepts::anything);
-  require_indices(op, 1);
   const Shape& data = op.in(0).shape;
   const Shape& indices = op.in(1).shape;
   const int axis = op.axis("axis", data.rank());
@@ -71,8 +64,6 @@ Scalar gather_expr(const OpView& op, LoopBuilder& b, int, const Coords& at) {
 // ---- GatherElements ----
 
 Facts infer_gather_elements(const OpView& op) {
-  require_dtype(op, 0, Accepts::anything);
-  require_indices(op, 1);
   const Shape& data = op.in(0).shape;
   const Shape& indices = op.in(1).shape;
   const int axis = op.axis("axis", data.rank());
@@ -93,8 +84,6 @@ Scalar gather_elements_expr(const OpView& op, LoopBuilder& b, int, const Coords&
 // ---- GatherND ----
 
 Facts infer_gather_nd(const OpView& op) {
-  require_dtype(op, 0, Accepts::anything);
-  require_indices(op, 1);
   const Shape& data = op.in(0).shape;
   const Shape& indices = op.in(1).shape;
   op.require(data.rank() >= 1 && indices.rank() >= 1, "data and indices must have rank 1 or more, got {} and {}", data,
@@ -143,14 +132,12 @@ Scalar gather_nd_expr(const OpView& op, LoopBuilder& b, int, const Coords& at) {
 // ---- ReverseSequence ----
 
 Facts infer_reverse_sequence(const OpView& op) {
-  require_dtype(op, 0, Accepts::anything);
   const Shape& x = op.in(0).shape;
   const std::int64_t batch = op.i("batch_axis");
   const std::int64_t time = op.i("time_axis");
   op.require(x.rank() >= 2, "the input must have rank 2 or more, got {}", x);
   op.require((batch == 0 && time == 1) || (batch == 1 && time == 0),
              "batch_axis and time_axis must be 0 and 1, got {} and {}", batch, time);
-  op.require(op.in(1).dtype == DType::i64, "sequence_lens must be i64, got {}", op.in(1).dtype);
   op.require(op.in(1).shape == Shape{x[static_cast<int>(batch)]}, "sequence_lens has shape {}, expected {}",
              op.in(1).shape, x[static_cast<int>(batch)]);
   return {{op.in(0).dtype, x}};
@@ -208,30 +195,39 @@ void compress(KernelContext& c) {
 
 extern const OpDef op_gather, op_gather_elements, op_gather_nd, op_reverse_sequence, op_compress;
 
-constinit const OpDef op_gather = {
-    .name = "Gather", .inputs = 2, .attributes = kAxis0, .since = 13, .infer = infer_gather, .expr = gather_expr};
+constinit const OpDef op_gather = {.name = "Gather",
+                                   .inputs = 2,
+                                   .attributes = kAxis0,
+                                   .forms = 13,
+                                   .takes = {{kAny, inputs(0)}, {kIndices, inputs(1)}},
+                                   .infer = infer_gather,
+                                   .expr = gather_expr};
 constinit const OpDef op_gather_elements = {.name = "GatherElements",
                                             .inputs = 2,
                                             .attributes = kAxis0,
-                                            .since = 13,
+                                            .forms = {11, 13},
+                                            .takes = {{kAny, inputs(0)}, {kIndices, inputs(1)}},
                                             .infer = infer_gather_elements,
                                             .expr = gather_elements_expr};
 constinit const OpDef op_gather_nd = {.name = "GatherND",
                                       .inputs = 2,
                                       .attributes = kBatchDims,
-                                      .since = 13,
+                                      .forms = {11, 13},
+                                      .takes = {{kAny, inputs(0)}, {kIndices, inputs(1)}},
                                       .infer = infer_gather_nd,
                                       .expr = gather_nd_expr};
 constinit const OpDef op_reverse_sequence = {.name = "ReverseSequence",
                                              .inputs = 2,
                                              .attributes = kReverseAttributes,
-                                             .since = 28,
+                                             .forms = {10, 28},
+                                             .takes = {{kAny, inputs(0)}, {DType::i64, inputs(1)}},
                                              .infer = infer_reverse_sequence,
                                              .expr = reverse_sequence_expr};
 constinit const OpDef op_compress = {.name = "Compress",
                                      .inputs = 2,
                                      .attributes = kCompressAttributes,
-                                     .since = 28,
+                                     .forms = {9, 28},
+                                     .takes = {{kAny, inputs(0)}, {DType::boolean, inputs(1)}},
                                      .dynamic_output = true,
                                      .kernel = compress};
 

@@ -24,7 +24,6 @@ std::int64_t integer_count(std::int64_t start, std::int64_t limit, std::int64_t 
 }
 
 Facts infer_range(const OpView& op) {
-  require_dtypes(op, Accepts::numeric);
   for (int i = 0; i < 3; ++i) {
     op.require(is_scalar(op.in(i)), "input {} must be a scalar, got {}", i, op.in(i).to_string());
     op.require(op.value(i) != nullptr, "the value of input {} is not known", i);
@@ -85,7 +84,7 @@ Facts infer_eye_like(const OpView& op) {
     op.require(code > 0 && code < DType::kCount, "dtype is {}, which is no dtype", code);
     dtype = static_cast<DType::Code>(code);
   }
-  op.require(accepts(Accepts::numeric, dtype) || dtype == DType::boolean, "no ones of {} exist", dtype);
+  op.require((kNumbers | DType::boolean).contains(dtype), "no ones of {} exist", dtype);
   return {{dtype, op.in(0).shape}};
 }
 
@@ -100,9 +99,6 @@ Scalar eye_like_expr(const OpView& op, LoopBuilder& b, int, const Coords& at) {
 // ---- OneHot ----
 
 Facts infer_one_hot(const OpView& op) {
-  require_dtype(op, 0, Accepts::numeric);
-  require_dtype(op, 1, Accepts::numeric);
-  require_dtype(op, 2, Accepts::anything);
   op.require(is_scalar(op.in(1)), "depth must be a scalar, got {}", op.in(1).to_string());
   op.require(op.in(2).shape == Shape{2}, "values must have shape 2, got {}", op.in(2).shape);
   op.require(op.value(1) != nullptr, "the value of depth is not known");
@@ -134,10 +130,7 @@ Scalar one_hot_expr(const OpView& op, LoopBuilder& b, int, const Coords& at) {
 // ---- Trilu ----
 
 Facts infer_trilu(const OpView& op) {
-  require_dtype(op, 0, Accepts::anything);
   op.require(op.in(0).rank() >= 2, "the input must have rank 2 or more, got {}", op.in(0).shape);
-  op.require(op.in(0).dtype != DType::string && !op.in(0).dtype.is_complex(), "the input must hold numbers, got {}",
-             op.in(0).dtype);
   if (op.has(1)) {
     op.require(is_scalar(op.in(1)) && op.in(1).dtype == DType::i64, "k must be an i64 scalar, got {}",
                op.in(1).to_string());
@@ -162,29 +155,38 @@ extern const OpDef op_range, op_constant_of_shape, op_eye_like, op_one_hot, op_t
 constinit const OpDef op_range = {.name = "Range",
                                   .inputs = 3,
                                   .attributes = kRangeAttributes,
-                                  .since = 27,
+                                  .forms = {11, 27},
+                                  .takes = kNumbers,
                                   .shape_inputs = 0b111,
                                   .infer = infer_range,
                                   .expr = range_expr};
 constinit const OpDef op_constant_of_shape = {.name = "ConstantOfShape",
                                               .attributes = kFillAttributes,
-                                              .since = 25,
+                                              .forms = {9, 25},
+                                              .takes = DType::i64,
                                               .shape_inputs = 0b1,
                                               .infer = infer_constant_of_shape,
                                               .expr = constant_of_shape_expr};
-constinit const OpDef op_eye_like = {
-    .name = "EyeLike", .attributes = kEyeAttributes, .since = 22, .infer = infer_eye_like, .expr = eye_like_expr};
-constinit const OpDef op_one_hot = {.name = "OneHot",
-                                    .inputs = 3,
-                                    .attributes = kOneHotAttributes,
-                                    .since = 28,
-                                    .shape_inputs = 0b10,
-                                    .infer = infer_one_hot,
-                                    .expr = one_hot_expr};
+constinit const OpDef op_eye_like = {.name = "EyeLike",
+                                     .attributes = kEyeAttributes,
+                                     .forms = {9, 22},
+                                     .takes = kNumbers | DType::boolean,
+                                     .infer = infer_eye_like,
+                                     .expr = eye_like_expr};
+constinit const OpDef op_one_hot = {
+    .name = "OneHot",
+    .inputs = 3,
+    .attributes = kOneHotAttributes,
+    .forms = {9, 28},
+    .takes = {{kNumbers, inputs(0)}, {kIntegers | DType::f32 | DType::f64 | DType::f16, inputs(1)}, {kAny, inputs(2)}},
+    .shape_inputs = 0b10,
+    .infer = infer_one_hot,
+    .expr = one_hot_expr};
 constinit const OpDef op_trilu = {.name = "Trilu",
                                   .inputs = {1, 2},
                                   .attributes = kTriluAttributes,
-                                  .since = 14,
+                                  .forms = {14, 14},
+                                  .takes = {{kReals | DType::boolean, inputs(0)}, {DType::i64, inputs(1)}},
                                   .infer = infer_trilu,
                                   .expr = trilu_expr};
 

@@ -194,7 +194,6 @@ void check_options(const OpView& op, const Sizes& s) {
 }
 
 Facts infer(const OpView& op) {
-  require_dtype(op, kQuery, Accepts::floats);
   const std::int64_t heads = op.i("num_heads"), groups = op.i("kv_num_heads");
   op.require(heads > 0 && groups > 0 && heads % groups == 0,
              "num_heads must be a multiple of kv_num_heads, got {} and {}", heads, groups);
@@ -415,14 +414,20 @@ std::vector<ValueId> lower(const OpView& op, Builder& b) {
 
 extern const OpDef op_group_query_attention, op_lathe_append_rows;
 
-constinit const OpDef op_group_query_attention = {.name = "GroupQueryAttention",
-                                                  .domain = kDomain,
-                                                  .inputs = {1, 17},
-                                                  .outputs = {1, 4},
-                                                  .attributes = kAttributes,
-                                                  .shape_inputs = 1U << kTotal,
-                                                  .infer = infer,
-                                                  .lower = lower};
+constinit const OpDef op_group_query_attention = {
+    .name = "GroupQueryAttention",
+    .domain = kDomain,
+    .inputs = {1, 17},
+    .outputs = {1, 4},
+    .attributes = kAttributes,
+    .takes = {{kFloats, inputs(kQuery, kKey, kValue, kCos, kSin, kScoreBias, kSinks, kQueryNorm, kKeyNorm)},
+              {kFloats | kBytes, inputs(kPastKey, kPastValue)},
+              {DType::i32, inputs(kLastKeys, kTotal, kQueryLengths)},
+              {DType::i64, inputs(kPositionIds)},
+              {DType::f32, inputs(kKeyScale, kValueScale)}},
+    .shape_inputs = 1U << kTotal,
+    .infer = infer,
+    .lower = lower};
 constinit const OpDef op_lathe_append_rows = {.name = "AppendRows",
                                               .domain = "lathe",
                                               .inputs = {3, 6},

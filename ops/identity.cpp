@@ -27,10 +27,8 @@ void identity(KernelContext& c) {
 }
 
 Facts infer_dropout(const OpView& op) {
-  require_dtype(op, 0, Accepts::floats);
   for (int i : {1, 2}) {
     if (!op.has(i)) continue;
-    require_dtype(op, i, i == 1 ? Accepts::floats : Accepts::boolean);
     op.require(is_scalar(op.in(i)), "{} must be a scalar, got {}", i == 1 ? "ratio" : "training_mode",
                op.in(i).to_string());
   }
@@ -74,12 +72,13 @@ void dropout(KernelContext& c) {
 extern const OpDef op_identity, op_dropout;
 
 constinit const OpDef op_identity = {
-    .name = "Identity", .since = 25, .any_kind = true, .infer = infer_identity, .kernel = identity};
+    .name = "Identity", .forms = 25, .takes = kAny, .any_kind = true, .infer = infer_identity, .kernel = identity};
 constinit const OpDef op_dropout = {.name = "Dropout",
                                     .inputs = {1, 3},
                                     .outputs = {1, 2},
                                     .attributes = kDropoutAttributes,
-                                    .since = 22,
+                                    .forms = 22,
+                                    .takes = {{kFloats, inputs(0)}, {kFloats, inputs(1)}, {DType::boolean, inputs(2)}},
                                     .impure = true,
                                     .infer = infer_dropout,
                                     .kernel = dropout};

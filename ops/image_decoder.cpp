@@ -378,7 +378,8 @@ void kernel(KernelContext& ctx) {
 extern const OpDef op_image_decoder;
 constinit const OpDef op_image_decoder = {.name = "ImageDecoder",
                                           .attributes = kAttributes,
-                                          .since = 20,
+                                          .forms = {20, 20},
+                                          .takes = DType::u8,
                                           .dynamic_output = true,
                                           .infer = infer,
                                           .kernel = kernel};

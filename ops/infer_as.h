@@ -6,7 +6,7 @@
 #include <utility>
 #include <vector>
 
-#include "ops/ir/op.h"
+#include "ops/ir/evaluate.h"
 
 namespace lathe::ops {
 
@@ -25,7 +25,7 @@ inline Fact infer_as(const OpView& op, std::string_view name, std::initializer_l
   }
   node.outputs = {static_cast<ValueId>(facts.size())};
   const std::vector<const Tensor*> values(facts.size(), nullptr);
-  return node.op->infer(OpView(node, facts, values)).front();
+  return infer_node(node, facts, values).front();
 }
 
 }  // namespace lathe::ops

@@ -10,8 +10,6 @@
 namespace lathe::ops {
 namespace {
 
-bool is_narrow_float(DType t) { return t == DType::f32 || t == DType::f16 || t == DType::bf16; }
-
 // ---- LinearAttention ----
 
 constexpr Attribute kAttributes[] = {{"chunk_size", 64},
@@ -54,16 +52,12 @@ Facts infer(const OpView& op) {
   const Sizes s = sizes_of(op);
   const Rule rule = rule_of(op);
   const DType dtype = op.in(kQuery).dtype;
-  op.require(is_narrow_float(dtype), "query must be f16, bf16 or f32, got {}", dtype);
-  op.require_same_dtype(kQuery, kKey);
-  op.require_same_dtype(kQuery, kValue);
   op.require(op.has(kDecay) == rule.gated, "decay must {}be given with update_rule {}", rule.gated ? "" : "not ",
              op.s("update_rule"));
   op.require(op.has(kBeta) == rule.delta, "beta must {}be given with update_rule {}", rule.delta ? "" : "not ",
              op.s("update_rule"));
   const auto require_rate = [&](int i, std::string_view what, std::int64_t one, std::int64_t other) {
     if (!op.has(i)) return;
-    op.require_same_dtype(kQuery, i);
     const Shape& shape = op.in(i).shape;
     op.require(
         shape.rank() == 3 && shape[0] == s.batch && shape[1] == s.steps && (shape[2] == one || shape[2] == other),
@@ -73,8 +67,7 @@ Facts infer(const OpView& op) {
   require_rate(kBeta, "beta", s.kv_heads, 1);
   const Shape state{s.batch, s.kv_heads, s.key, s.value};
   if (op.has(kPast)) {
-    op.require(is_narrow_float(op.in(kPast).dtype) && op.in(kPast).shape == state,
-               "past_state must be a float tensor of shape {}, got {}", state, op.in(kPast).to_string());
+    op.require(op.in(kPast).shape == state, "past_state must have shape {}, got {}", state, op.in(kPast).shape);
   }
   return {Fact(dtype, {s.batch, s.steps, s.q_heads * s.value}),
           Fact(op.has(kPast) ? op.in(kPast).dtype : dtype, state)};
@@ -164,10 +157,6 @@ enum ConvInput { kX, kWeight, kBias, kConvPast };
 
 Facts infer_conv(const OpView& op) {
   const Fact &x = op.in(kX), &w = op.in(kWeight);
-  op.require(is_narrow_float(x.dtype), "input must be f16, bf16 or f32, got {}", x.dtype);
-  for (int i = 1; i < op.inputs(); ++i) {
-    if (op.has(i)) op.require_same_dtype(kX, i);
-  }
   op.require(x.rank() == 3 && w.rank() == 3, "input and weight must have 3 dims, got shapes {} and {}", x.shape,
              w.shape);
   op.require(w.shape[0] == x.shape[1] && w.shape[1] == 1 && w.shape[2] >= 1, "weight must have shape {}x1xk, got {}",
@@ -212,19 +201,23 @@ std::vector<ValueId> lower_conv(const OpView& op, Builder& b) {
 
 extern const OpDef op_linear_attention, op_causal_conv_with_state;
 
-constinit const OpDef op_linear_attention = {.name = "LinearAttention",
-                                             .inputs = {3, 6},
-                                             .outputs = {1, 2},
-                                             .attributes = kAttributes,
-                                             .since = 27,
-                                             .infer = infer,
-                                             .kernel = kernel,
-                                             .real_time = true};
+constinit const OpDef op_linear_attention = {
+    .name = "LinearAttention",
+    .inputs = {3, 6},
+    .outputs = {1, 2},
+    .attributes = kAttributes,
+    .forms = {27, 27},
+    .takes = {{DTypes(DType::f32) | DType::f16 | DType::bf16, inputs(0, 1, 2, 4, 5)},
+              {DTypes(DType::f32) | DType::f16 | DType::bf16, inputs(3)}},
+    .infer = infer,
+    .kernel = kernel,
+    .real_time = true};
 constinit const OpDef op_causal_conv_with_state = {.name = "CausalConvWithState",
                                                    .inputs = {2, 4},
                                                    .outputs = {1, 2},
                                                    .attributes = kConvAttributes,
-                                                   .since = 27,
+                                                   .forms = {27, 27},
+                                                   .takes = DTypes(DType::f32) | DType::f16 | DType::bf16,
                                                    .infer = infer_conv,
                                                    .lower = lower_conv};
 

@@ -9,15 +9,24 @@ using loops::Op;
 constexpr Attribute kIsInfAttributes[] = {{"detect_negative", 1}, {"detect_positive", 1}};
 constexpr Attribute kBitShiftAttributes[] = {{"direction", AttrKind::string, Attribute::kRequired}};
 
-template <Op kOp, Accepts kSet>
-constexpr OpDef comparison(std::string_view name, int since) {
-  return {.name = name, .inputs = 2, .since = since, .infer = infer_comparison<kSet>, .expr = broadcast_expr<kOp>};
+template <Op kOp>
+constexpr OpDef comparison(std::string_view name, Forms forms, DTypes takes) {
+  return {.name = name,
+          .inputs = 2,
+          .forms = forms,
+          .takes = takes,
+          .infer = infer_comparison,
+          .expr = broadcast_expr<kOp>};
 }
 
 template <Op kOp>
 constexpr OpDef bitwise(std::string_view name) {
-  return {
-      .name = name, .inputs = 2, .since = 18, .infer = infer_broadcast<Accepts::integers>, .expr = broadcast_expr<kOp>};
+  return {.name = name,
+          .inputs = 2,
+          .forms = {18, 18},
+          .takes = kIntegers,
+          .infer = infer_broadcast,
+          .expr = broadcast_expr<kOp>};
 }
 
 Scalar is_inf_expr(const OpView& op, LoopBuilder& b, int, const Coords& at) {
@@ -33,7 +42,7 @@ Scalar is_inf_expr(const OpView& op, LoopBuilder& b, int, const Coords& at) {
 Facts infer_bit_shift(const OpView& op) {
   const auto direction = op.s("direction");
   op.require(direction == "LEFT" || direction == "RIGHT", "direction must be LEFT or RIGHT, got \"{}\"", direction);
-  return infer_broadcast<Accepts::integers>(op);
+  return infer_broadcast(op);
 }
 
 // Amounts outside [0, bits) leave what the fill alone gives: the sign where x is shifted right, else 0.
@@ -50,8 +59,6 @@ Scalar bit_shift_expr(const OpView& op, LoopBuilder& b, int, const Coords& at) {
 }
 
 Facts infer_where(const OpView& op) {
-  require_dtype(op, 0, Accepts::boolean);
-  require_dtype(op, 1, Accepts::anything);
   op.require_same_dtype(1, 2);
   return {{op.in(1).dtype, op.broadcast_all()}};
 }
@@ -61,7 +68,6 @@ Scalar where_expr(const OpView&, LoopBuilder& b, int, const Coords& at) {
 }
 
 Facts infer_clip(const OpView& op) {
-  require_dtype(op, 0, Accepts::numeric);
   for (int i : {1, 2}) {
     if (!op.has(i)) continue;
     op.require_same_dtype(0, i);
@@ -84,36 +90,47 @@ extern const OpDef op_equal, op_less, op_less_or_equal, op_greater, op_greater_o
     op_bitwise_and, op_bitwise_or, op_bitwise_xor, op_bitwise_not, op_bit_shift, op_is_nan, op_is_inf, op_where,
     op_clip;
 
-constinit const OpDef op_equal = comparison<Op::equal, Accepts::comparable>("Equal", 19);
-constinit const OpDef op_less = comparison<Op::less, Accepts::numeric>("Less", 13);
-constinit const OpDef op_less_or_equal = comparison<Op::less_equal, Accepts::numeric>("LessOrEqual", 16);
-constinit const OpDef op_greater = comparison<Op::greater, Accepts::numeric>("Greater", 13);
-constinit const OpDef op_greater_or_equal = comparison<Op::greater_equal, Accepts::numeric>("GreaterOrEqual", 16);
-constinit const OpDef op_and = comparison<Op::logical_and, Accepts::boolean>("And", 7);
-constinit const OpDef op_or = comparison<Op::logical_or, Accepts::boolean>("Or", 7);
-constinit const OpDef op_xor = comparison<Op::logical_xor, Accepts::boolean>("Xor", 7);
+constinit const OpDef op_equal = comparison<Op::equal>("Equal", 19, kNumbers | DType::boolean | DType::string);
+constinit const OpDef op_less = comparison<Op::less>("Less", 13, kNumbers);
+constinit const OpDef op_less_or_equal = comparison<Op::less_equal>("LessOrEqual", {12, 16}, kNumbers);
+constinit const OpDef op_greater = comparison<Op::greater>("Greater", 13, kNumbers);
+constinit const OpDef op_greater_or_equal = comparison<Op::greater_equal>("GreaterOrEqual", {12, 16}, kNumbers);
+constinit const OpDef op_and = comparison<Op::logical_and>("And", 7, DType::boolean);
+constinit const OpDef op_or = comparison<Op::logical_or>("Or", 7, DType::boolean);
+constinit const OpDef op_xor = comparison<Op::logical_xor>("Xor", 7, DType::boolean);
 constinit const OpDef op_bitwise_and = bitwise<Op::bit_and>("BitwiseAnd");
 constinit const OpDef op_bitwise_or = bitwise<Op::bit_or>("BitwiseOr");
 constinit const OpDef op_bitwise_xor = bitwise<Op::bit_xor>("BitwiseXor");
 
 constinit const OpDef op_not = {
-    .name = "Not", .infer = infer_unary<Accepts::boolean>, .expr = unary_expr<Op::logical_not>};
+    .name = "Not", .takes = DType::boolean, .infer = infer_unary, .expr = unary_expr<Op::logical_not>};
 constinit const OpDef op_bitwise_not = {
-    .name = "BitwiseNot", .since = 18, .infer = infer_unary<Accepts::integers>, .expr = unary_expr<Op::bit_not>};
-constinit const OpDef op_is_nan = {
-    .name = "IsNaN", .since = 20, .infer = infer_predicate<Accepts::floats_and_f8>, .expr = unary_expr<Op::is_nan>};
+    .name = "BitwiseNot", .forms = {18, 18}, .takes = kIntegers, .infer = infer_unary, .expr = unary_expr<Op::bit_not>};
+constinit const OpDef op_is_nan = {.name = "IsNaN",
+                                   .forms = {9, 20},
+                                   .takes = kFloats | kFloat8,
+                                   .infer = infer_predicate,
+                                   .expr = unary_expr<Op::is_nan>};
 constinit const OpDef op_is_inf = {.name = "IsInf",
                                    .attributes = kIsInfAttributes,
-                                   .since = 20,
-                                   .infer = infer_predicate<Accepts::floats_and_f8>,
+                                   .forms = {10, 20},
+                                   .takes = kFloats | kFloat8,
+                                   .infer = infer_predicate,
                                    .expr = is_inf_expr};
 constinit const OpDef op_bit_shift = {.name = "BitShift",
                                       .inputs = 2,
                                       .attributes = kBitShiftAttributes,
-                                      .since = 28,
+                                      .forms = {11, 28},
+                                      .takes = kIntegers,
                                       .infer = infer_bit_shift,
                                       .expr = bit_shift_expr};
-constinit const OpDef op_where = {.name = "Where", .inputs = 3, .since = 16, .infer = infer_where, .expr = where_expr};
-constinit const OpDef op_clip = {.name = "Clip", .inputs = {1, 3}, .since = 13, .infer = infer_clip, .expr = clip_expr};
+constinit const OpDef op_where = {.name = "Where",
+                                  .inputs = 3,
+                                  .forms = {9, 16},
+                                  .takes = {{DType::boolean, inputs(0)}, {kAny, inputs(1, 2)}},
+                                  .infer = infer_where,
+                                  .expr = where_expr};
+constinit const OpDef op_clip = {
+    .name = "Clip", .inputs = {1, 3}, .forms = 13, .takes = kNumbers, .infer = infer_clip, .expr = clip_expr};
 
 }  // namespace lathe::ops

@@ -8,8 +8,6 @@ namespace {
 constexpr Attribute kAttributes[] = {{"ignore_index", AttrKind::integer}, {"reduction", "mean"}};
 
 Facts infer(const OpView& op) {
-  require_dtype(op, 0, Accepts::floats);
-  require_dtype(op, 1, Accepts::integers);
   const Shape& x = op.in(0).shape;
   const Shape& labels = op.in(1).shape;
   const auto reduction = op.s("reduction");
@@ -18,7 +16,6 @@ Facts infer(const OpView& op) {
   expected.erase(1);
   op.require(labels == expected, "the classes have shape {}, expected {}", labels, expected);
   if (op.has(2)) {
-    op.require_same_dtype(0, 2);
     op.require(op.in(2).shape == Shape{x[1]}, "weight has shape {}, expected {}", op.in(2).shape, x[1]);
   }
   op.require(reduction == "none" || reduction == "sum" || reduction == "mean",
@@ -76,14 +73,16 @@ extern const OpDef op_negative_log_likelihood_loss, op_softmax_cross_entropy_los
 constinit const OpDef op_negative_log_likelihood_loss = {.name = "NegativeLogLikelihoodLoss",
                                                          .inputs = {2, 3},
                                                          .attributes = kAttributes,
-                                                         .since = 22,
+                                                         .forms = {12, 22},
+                                                         .takes = {{kFloats, inputs(0, 2)}, {kIndices, inputs(1)}},
                                                          .infer = infer,
                                                          .lower = lower_nll};
 constinit const OpDef op_softmax_cross_entropy_loss = {.name = "SoftmaxCrossEntropyLoss",
                                                        .inputs = {2, 3},
                                                        .outputs = {1, 2},
                                                        .attributes = kAttributes,
-                                                       .since = 13,
+                                                       .forms = {12, 13},
+                                                       .takes = {{kFloats, inputs(0, 2)}, {kIndices, inputs(1)}},
                                                        .infer = infer,
                                                        .lower = lower_cross_entropy};
 

@@ -48,17 +48,9 @@ Operands operand_coords(const Shape& a, const Shape& b, const Coords& at, const 
   return o;
 }
 
-bool is_matmul_dtype(DType t) {
-  return t == DType::f32 || t == DType::f64 || t == DType::f16 || t == DType::bf16 || t == DType::i32 ||
-         t == DType::i64 || t == DType::u32 || t == DType::u64;
-}
-
 // ---- MatMul ----
 
 Facts infer_matmul(const OpView& op) {
-  op.require_same_dtype(0, 1);
-  op.require(is_matmul_dtype(op.in(0).dtype), "inputs must be f16, bf16, f32, f64, i32, i64, u32 or u64, got {}",
-             op.in(0).dtype);
   return {Fact(op.in(0).dtype, matmul_shape(op, op.in(0).shape, op.in(1).shape).out)};
 }
 
@@ -73,12 +65,10 @@ Scalar expr_matmul(const OpView& op, LoopBuilder& b, int, const Coords& at) {
 Facts infer_matmul_integer(const OpView& op) {
   const Fact& a = op.in(0);
   const Fact& b = op.in(1);
-  op.require(is_8bit(a.dtype) && is_8bit(b.dtype), "inputs must be i8 or u8, got {} and {}", a.dtype, b.dtype);
   const Shape out = matmul_shape(op, a.shape, b.shape).out;
   for (int i = 2; i < op.inputs(); ++i) {
     if (!op.has(i)) continue;
     const Shape& zero = op.in(i).shape;
-    op.require_same_dtype(i - 2, i);
     const std::int64_t per = i == 2 ? (a.rank() > 1 ? a.shape[a.rank() - 2] : 1) : (b.rank() > 1 ? b.shape.back() : 1);
     const bool per_row = zero.rank() == 1 && zero[0] == per;
     const bool broadcast = zero.rank() > 1 && zero.rank() <= out.rank() && op.broadcast(zero, out) == out;
@@ -148,8 +138,6 @@ constexpr Attribute kGemmAttributes[] = {{"alpha", 1.0}, {"beta", 1.0}, {"transA
 Facts infer_gemm(const OpView& op) {
   const Fact& a = op.in(0);
   const Fact& b = op.in(1);
-  op.require_same_dtype(0, 1);
-  op.require(is_matmul_dtype(a.dtype), "inputs must be f16, bf16, f32, f64, i32, i64, u32 or u64, got {}", a.dtype);
   op.require(a.rank() == 2 && b.rank() == 2, "A and B must be matrices, got {} and {}", a.shape, b.shape);
   const int m = op.i("transA") != 0 ? 1 : 0;
   const int n = op.i("transB") != 0 ? 0 : 1;
@@ -157,7 +145,6 @@ Facts infer_gemm(const OpView& op) {
              m == 1 ? " transposed" : "", b.shape, n == 0 ? " transposed" : "");
   const Shape out{a.shape[m], b.shape[n]};
   if (op.has(2)) {
-    op.require_same_dtype(0, 2);
     op.require(op.in(2).rank() <= 2 && op.broadcast(op.in(2).shape, out) == out,
                "C of shape {} does not broadcast to {}", op.in(2).shape, out);
   }
@@ -183,13 +170,7 @@ std::vector<ValueId> lower_gemm(const OpView& op, Builder& b) {
 
 // ---- QLinearMatMul ----
 
-bool is_quantized(DType t) { return is_8bit(t) || t.is_float8(); }
-
 Facts infer_qlinear_matmul(const OpView& op) {
-  op.require(is_quantized(op.in(0).dtype) && is_quantized(op.in(3).dtype) && is_quantized(op.in(7).dtype),
-             "a, b and y must be 8 bits wide, got {}, {} and {}", op.in(0).dtype, op.in(3).dtype, op.in(7).dtype);
-  op.require_same_dtype(0, 2);
-  op.require_same_dtype(3, 5);
   for (int i : {1, 4, 6})
     op.require(op.in(i).dtype.is_float(), "scales must be floating point, got {}", op.in(i).dtype);
   const Shape out = matmul_shape(op, op.in(0).shape, op.in(3).shape).out;
@@ -218,13 +199,19 @@ std::vector<ValueId> lower_qlinear_matmul(const OpView& op, Builder& b) {
 }  // namespace
 
 extern const OpDef op_mat_mul;
-constinit const OpDef op_mat_mul = {
-    .name = "MatMul", .inputs = 2, .since = 13, .infer = infer_matmul, .expr = expr_matmul, .contraction = true};
+constinit const OpDef op_mat_mul = {.name = "MatMul",
+                                    .inputs = 2,
+                                    .forms = 13,
+                                    .takes = kFloats | kIndices | DType::u32 | DType::u64,
+                                    .infer = infer_matmul,
+                                    .expr = expr_matmul,
+                                    .contraction = true};
 
 extern const OpDef op_mat_mul_integer;
 constinit const OpDef op_mat_mul_integer = {.name = "MatMulInteger",
                                             .inputs = {2, 4},
-                                            .since = 10,
+                                            .forms = {10, 10},
+                                            .takes = {{kBytes, inputs(0, 2)}, {kBytes, inputs(1, 3)}},
                                             .infer = infer_matmul_integer,
                                             .expr = expr_matmul_integer,
                                             .contraction = true};
@@ -233,13 +220,21 @@ extern const OpDef op_gemm;
 constinit const OpDef op_gemm = {.name = "Gemm",
                                  .inputs = {2, 3},
                                  .attributes = kGemmAttributes,
-                                 .since = 13,
+                                 .forms = 13,
+                                 .takes = kFloats | kIndices | DType::u32 | DType::u64,
                                  .infer = infer_gemm,
                                  .lower = lower_gemm,
                                  .simplify = simplify_gemm};
 
 extern const OpDef op_qlinear_mat_mul;
-constinit const OpDef op_qlinear_mat_mul = {
-    .name = "QLinearMatMul", .inputs = 8, .since = 21, .infer = infer_qlinear_matmul, .lower = lower_qlinear_matmul};
+constinit const OpDef op_qlinear_mat_mul = {.name = "QLinearMatMul",
+                                            .inputs = 8,
+                                            .forms = {10, 21},
+                                            .takes = {{kFloat8 | kBytes, inputs(0, 2)},
+                                                      {DTypes(DType::f32) | DType::f16 | DType::bf16, inputs(1, 4, 6)},
+                                                      {kFloat8 | kBytes, inputs(3, 5)},
+                                                      {kFloat8 | kBytes, inputs(7)}},
+                                            .infer = infer_qlinear_matmul,
+                                            .lower = lower_qlinear_matmul};
 
 }  // namespace lathe::ops

@@ -11,12 +11,6 @@
 namespace lathe::ops {
 namespace {
 
-bool is_feature(DType t) { return t == DType::f32 || t == DType::f64 || t == DType::i64 || t == DType::i32; }
-
-void check_features(const OpView& op) {
-  op.require(is_feature(op.in(0).dtype), "x must be f32, f64, i32 or i64, got {}", op.in(0).dtype);
-}
-
 std::int64_t last_extent(const Shape& shape) { return shape.rank() == 0 ? 1 : shape.back(); }
 
 /// Rows of features: [features] is one row.
@@ -38,7 +32,6 @@ Tensor f32_tensor(std::span<const double> values) {
 constexpr Attribute kScalerAttributes[] = {{"offset", AttrKind::numbers}, {"scale", AttrKind::numbers}};
 
 Facts infer_scaler(const OpView& op) {
-  check_features(op);
   for (std::string_view name : {"offset", "scale"}) {
     const auto count = static_cast<std::int64_t>(op.attr_floats(name).size());
     op.require(count <= 1 || count == last_extent(op.in(0).shape), "{} must have one value or {}, got {}", name,
@@ -63,7 +56,6 @@ std::vector<ValueId> lower_scaler(const OpView& op, Builder& b) {
 constexpr Attribute kNormalizerAttributes[] = {{"norm", "MAX"}};
 
 Facts infer_normalizer(const OpView& op) {
-  check_features(op);
   rows_of(op, 0);
   const std::string_view norm = op.s("norm");
   op.require(norm == "MAX" || norm == "L1" || norm == "L2", "norm must be MAX, L1 or L2, got '{}'", shown(norm));
@@ -86,10 +78,7 @@ std::vector<ValueId> lower_normalizer(const OpView& op, Builder& b) {
 
 constexpr Attribute kBinarizerAttributes[] = {{"threshold", 0.0}};
 
-Facts infer_binarizer(const OpView& op) {
-  check_features(op);
-  return {op.in(0)};
-}
+Facts infer_binarizer(const OpView& op) { return {op.in(0)}; }
 
 Scalar expr_binarizer(const OpView& op, LoopBuilder& b, int, const Coords& at) {
   const DType dtype = op.in(0).dtype;
@@ -128,7 +117,6 @@ ValueId linear_scores(const OpView& op, Builder& b, std::int64_t scores) {
 }
 
 void check_linear(const OpView& op, std::int64_t scores) {
-  check_features(op);
   const std::int64_t features = last_extent(op.in(0).shape);
   const auto count = static_cast<std::int64_t>(op.attr_floats("coefficients").size());
   op.require(scores > 0 && scores < (1 << 20) && count == scores * features,
@@ -181,7 +169,6 @@ std::vector<ValueId> lower_linear_classifier(const OpView& op, Builder& b) {
 Facts infer_extractor(const OpView& op) {
   const Fact& x = op.in(0);
   op.require(x.rank() >= 1, "x must have at least one dim");
-  op.require(op.in(1).dtype == DType::i64, "the indices must be i64, got {}", op.in(1).dtype);
   Shape out = x.shape;
   if (x.rank() == 1) out.insert(0, 1);
   out[out.rank() - 1] = op.in(1).shape.elements();
@@ -208,7 +195,6 @@ std::vector<double> imputed(const OpView& op) {
 }
 
 Facts infer_imputer(const OpView& op) {
-  check_features(op);
   const auto count = static_cast<std::int64_t>(imputed(op).size());
   op.require(count == 1 || count == last_extent(op.in(0).shape), "the imputed values must be one or {}, got {}",
              last_extent(op.in(0).shape), count);
@@ -239,7 +225,6 @@ Facts infer_vectorizer(const OpView& op) {
   std::int64_t columns = 0;
   const std::int64_t rows = op.in(0).rank() >= 2 ? op.in(0).shape[0] : 1;
   for (int i = 0; i < op.inputs(); ++i) {
-    op.require(is_feature(op.in(i).dtype), "inputs must be f32, f64, i32 or i64, got {}", op.in(i).dtype);
     op.require((op.in(i).rank() >= 2 ? op.in(i).shape[0] : 1) == rows, "inputs must have {} rows, got shape {}", rows,
                op.in(i).shape);
     columns += columns_of(op.in(i));
@@ -384,6 +369,7 @@ extern const OpDef op_ml_scaler;
 constinit const OpDef op_ml_scaler = {.name = "Scaler",
                                       .domain = "ai.onnx.ml",
                                       .attributes = kScalerAttributes,
+                                      .takes = kIndices | DType::f32 | DType::f64,
                                       .infer = infer_scaler,
                                       .lower = lower_scaler};
 
@@ -391,6 +377,7 @@ extern const OpDef op_ml_normalizer;
 constinit const OpDef op_ml_normalizer = {.name = "Normalizer",
                                           .domain = "ai.onnx.ml",
                                           .attributes = kNormalizerAttributes,
+                                          .takes = kIndices | DType::f32 | DType::f64,
                                           .infer = infer_normalizer,
                                           .lower = lower_normalizer};
 
@@ -398,6 +385,7 @@ extern const OpDef op_ml_binarizer;
 constinit const OpDef op_ml_binarizer = {.name = "Binarizer",
                                          .domain = "ai.onnx.ml",
                                          .attributes = kBinarizerAttributes,
+                                         .takes = kIndices | DType::f32 | DType::f64,
                                          .infer = infer_binarizer,
                                          .expr = expr_binarizer};
 
@@ -405,6 +393,7 @@ extern const OpDef op_ml_linear_regressor;
 constinit const OpDef op_ml_linear_regressor = {.name = "LinearRegressor",
                                                 .domain = "ai.onnx.ml",
                                                 .attributes = kLinearRegressorAttributes,
+                                                .takes = kIndices | DType::f32 | DType::f64,
                                                 .infer = infer_linear_regressor,
                                                 .lower = lower_linear_regressor};
 
@@ -413,35 +402,42 @@ constinit const OpDef op_ml_linear_classifier = {.name = "LinearClassifier",
                                                  .domain = "ai.onnx.ml",
                                                  .outputs = {1, 2},
                                                  .attributes = kLinearClassifierAttributes,
+                                                 .takes = kIndices | DType::f32 | DType::f64,
                                                  .infer = infer_linear_classifier,
                                                  .lower = lower_linear_classifier};
 
 extern const OpDef op_ml_array_feature_extractor;
-constinit const OpDef op_ml_array_feature_extractor = {.name = "ArrayFeatureExtractor",
-                                                       .domain = "ai.onnx.ml",
-                                                       .inputs = 2,
-                                                       .infer = infer_extractor,
-                                                       .lower = lower_extractor};
+constinit const OpDef op_ml_array_feature_extractor = {
+    .name = "ArrayFeatureExtractor",
+    .domain = "ai.onnx.ml",
+    .inputs = 2,
+    .takes = {{kIndices | DType::f32 | DType::f64 | DType::string, inputs(0)}, {DType::i64, inputs(1)}},
+    .infer = infer_extractor,
+    .lower = lower_extractor};
 
 extern const OpDef op_ml_imputer;
 constinit const OpDef op_ml_imputer = {.name = "Imputer",
                                        .domain = "ai.onnx.ml",
                                        .attributes = kImputerAttributes,
+                                       .takes = kIndices | DType::f32 | DType::f64,
                                        .infer = infer_imputer,
                                        .lower = lower_imputer};
 
 extern const OpDef op_ml_feature_vectorizer;
-constinit const OpDef op_ml_feature_vectorizer = {.name = "FeatureVectorizer",
-                                                  .domain = "ai.onnx.ml",
-                                                  .inputs = {1, Arity::kMany},
-                                                  .attributes = kVectorizerAttributes,
-                                                  .infer = infer_vectorizer,
-                                                  .lower = lower_vectorizer};
+constinit const OpDef op_ml_feature_vectorizer = {
+    .name = "FeatureVectorizer",
+    .domain = "ai.onnx.ml",
+    .inputs = {1, Arity::kMany},
+    .attributes = kVectorizerAttributes,
+    .takes = {{kIndices | DType::f32 | DType::f64, inputs_from(0), false}},
+    .infer = infer_vectorizer,
+    .lower = lower_vectorizer};
 
 extern const OpDef op_ml_one_hot_encoder;
 constinit const OpDef op_ml_one_hot_encoder = {.name = "OneHotEncoder",
                                                .domain = "ai.onnx.ml",
                                                .attributes = kOneHotAttributes,
+                                               .takes = kIndices | DType::f32 | DType::f64 | DType::string,
                                                .infer = infer_one_hot,
                                                .kernel = kernel_one_hot,
                                                .real_time = true};
@@ -450,7 +446,8 @@ extern const OpDef op_ml_label_encoder;
 constinit const OpDef op_ml_label_encoder = {.name = "LabelEncoder",
                                              .domain = "ai.onnx.ml",
                                              .attributes = kLabelEncoderAttributes,
-                                             .since = 4,
+                                             .forms = 4,
+                                             .takes = kIndices | DType::f32 | DType::f64 | DType::i16 | DType::string,
                                              .infer = infer_label_encoder,
                                              .kernel = kernel_label_encoder};
 

@@ -150,6 +150,7 @@ extern const OpDef op_ml_zip_map;
 constinit const OpDef op_ml_zip_map = {.name = "ZipMap",
                                        .domain = "ai.onnx.ml",
                                        .attributes = kZipMapAttributes,
+                                       .takes = DType::f32,
                                        .infer = infer_zip_map,
                                        .kernel = kernel_zip_map};
 
@@ -173,6 +174,7 @@ extern const OpDef op_ml_category_mapper;
 constinit const OpDef op_ml_category_mapper = {.name = "CategoryMapper",
                                                .domain = "ai.onnx.ml",
                                                .attributes = kCategoryAttributes,
+                                               .takes = DTypes(DType::i64) | DType::string,
                                                .infer = infer_category,
                                                .kernel = kernel_category};
 

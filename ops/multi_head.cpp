@@ -88,7 +88,6 @@ struct MultiHeadResult {
 
 void check_bias(const OpView& op, int i, const Sizes& s) {
   if (i < 0 || !op.has(i)) return;
-  op.require_same_dtype(0, i);
   const Shape &m = op.in(i).shape, scores{s.batch, s.heads, s.queries, s.total()};
   bool fits = m.rank() == 4 && m[2] == s.queries && m[3] == s.total();
   for (int d : {0, 1}) fits = fits && (m[d] == 1 || m[d] == scores[d]);
@@ -142,7 +141,6 @@ std::int64_t heads_of(const OpView& op) {
 /// query, key and value are [batch, length, hidden]; or key and value [batch, heads, length, width]; or all three lie
 /// in query, [batch, length, heads, 3, width]; or the last two in key, [batch, length, heads, 2, width].
 Facts infer_multi_head(const OpView& op) {
-  require_dtype(op, kQuery, Accepts::floats);
   for (int i : {kKey, kValue, kBias, kPastKey, kPastValue}) {
     if (op.has(i)) op.require_same_dtype(kQuery, i);
   }
@@ -349,10 +347,7 @@ std::vector<std::int64_t> thirds(const OpView& op) {
 }
 
 Facts infer_microsoft_attention(const OpView& op) {
-  require_dtype(op, kX, Accepts::floats);
-  op.require_same_dtype(kX, kWeights);
   if (op.has(kProjectionBias)) {
-    op.require_same_dtype(kX, kProjectionBias);
     op.require(op.in(kWeights).rank() == 2 && op.in(kProjectionBias).shape == Shape{op.in(kWeights).shape[1]},
                "the bias must have one value per column of the weights, got {} for {}", op.in(kProjectionBias).shape,
                op.in(kWeights).shape);
@@ -372,9 +367,6 @@ std::vector<ValueId> lower_microsoft_attention(const OpView& op, Builder& b) {
 }
 
 Facts infer_quantized_attention(const OpView& op) {
-  for (int i : {kQX, kQWeights}) {
-    op.require(is_8bit(op.in(i).dtype), "input {} must be i8 or u8, got {}", i, op.in(i).dtype);
-  }
   const std::vector<std::int64_t> hidden = thirds(op);
   const Shape columns{op.in(kQWeights).shape[1]};
   op.require(op.in(kQBias).dtype == DType::f32 && op.in(kQBias).shape == columns,
@@ -385,12 +377,10 @@ Facts infer_quantized_attention(const OpView& op) {
                  (op.in(kWeightScale).shape.elements() == 1 || op.in(kWeightScale).shape == columns),
              "the weights' scale must be one f32 or one per column, got {}", op.in(kWeightScale).to_string());
   if (op.has(kXZero)) {
-    op.require_same_dtype(kQX, kXZero);
     op.require(op.in(kXZero).shape.elements() == 1, "the input's zero point must be one value, got {}",
                op.in(kXZero).to_string());
   }
   if (op.has(kWeightZero)) {
-    op.require_same_dtype(kQWeights, kWeightZero);
     op.require(op.in(kWeightZero).shape.elements() == 1 || op.in(kWeightZero).shape == columns,
                "the weights' zero point must be one value or one per column, got {}", op.in(kWeightZero).to_string());
   }
@@ -411,10 +401,8 @@ constexpr Attribute kRotaryAttributes[] = {
 enum RotaryInput { kTurned, kPositions, kCos, kSin };
 
 Facts infer_rotary(const OpView& op) {
-  require_dtype(op, kTurned, Accepts::floats);
   const Fact& x = op.in(kTurned);
   for (int i : {kCos, kSin}) {
-    op.require_same_dtype(kTurned, i);
     op.require(op.in(i).rank() == 2 && op.in(i).shape == op.in(kCos).shape,
                "the cosines and sines must be matrices of one shape, got {} and {}", op.in(kCos).shape,
                op.in(kSin).shape);
@@ -470,32 +458,44 @@ std::vector<ValueId> lower_rotary(const OpView& op, Builder& b) {
 extern const OpDef op_microsoft_multi_head_attention, op_microsoft_attention, op_microsoft_qattention,
     op_microsoft_rotary_embedding;
 
-constinit const OpDef op_microsoft_multi_head_attention = {.name = "MultiHeadAttention",
-                                                           .domain = kDomain,
-                                                           .inputs = {1, 10},
-                                                           .outputs = {1, 4},
-                                                           .attributes = kMultiHeadAttributes,
-                                                           .infer = infer_multi_head,
-                                                           .lower = lower_multi_head};
-constinit const OpDef op_microsoft_attention = {.name = "Attention",
-                                                .domain = kDomain,
-                                                .inputs = {2, 7},
-                                                .outputs = {1, 2},
-                                                .attributes = kProjectedAttributes,
-                                                .infer = infer_microsoft_attention,
-                                                .lower = lower_microsoft_attention};
+constinit const OpDef op_microsoft_multi_head_attention = {
+    .name = "MultiHeadAttention",
+    .domain = kDomain,
+    .inputs = {1, 10},
+    .outputs = {1, 4},
+    .attributes = kMultiHeadAttributes,
+    .takes = {{kFloats, inputs(kQuery, kKey, kValue, kBias, kScoreBias, kPastKey, kPastValue)},
+              {DType::i32, inputs(kMask, kPastLength, kBeams)}},
+    .infer = infer_multi_head,
+    .lower = lower_multi_head};
+constinit const OpDef op_microsoft_attention = {
+    .name = "Attention",
+    .domain = kDomain,
+    .inputs = {2, 7},
+    .outputs = {1, 2},
+    .attributes = kProjectedAttributes,
+    .takes = {{kFloats, inputs(kX, kWeights, kProjectionBias, kPast, kExtraBias)},
+              {DType::i32, inputs(kMaskIndex, kSharedLength)}},
+    .infer = infer_microsoft_attention,
+    .lower = lower_microsoft_attention};
 constinit const OpDef op_microsoft_qattention = {.name = "QAttention",
                                                  .domain = kDomain,
                                                  .inputs = {5, 9},
                                                  .outputs = {1, 2},
                                                  .attributes = kQuantizedAttributes,
+                                                 .takes = {{kBytes, inputs(kQX, kXZero)},
+                                                           {kBytes, inputs(kQWeights, kWeightZero)},
+                                                           {DType::f32, inputs(kQBias, kXScale, kWeightScale, kQPast)},
+                                                           {DType::i32, inputs(kQMask)}},
                                                  .infer = infer_quantized_attention,
                                                  .lower = lower_quantized_attention};
-constinit const OpDef op_microsoft_rotary_embedding = {.name = "RotaryEmbedding",
-                                                       .domain = kDomain,
-                                                       .inputs = 4,
-                                                       .attributes = kRotaryAttributes,
-                                                       .infer = infer_rotary,
-                                                       .lower = lower_rotary};
+constinit const OpDef op_microsoft_rotary_embedding = {
+    .name = "RotaryEmbedding",
+    .domain = kDomain,
+    .inputs = 4,
+    .attributes = kRotaryAttributes,
+    .takes = {{kFloats, inputs(kTurned, kCos, kSin)}, {DType::i64, inputs(kPositions)}},
+    .infer = infer_rotary,
+    .lower = lower_rotary};
 
 }  // namespace lathe::ops

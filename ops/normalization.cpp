@@ -41,7 +41,6 @@ Moments moments_of(Builder& b, ValueId x, const Axes& axes) {
 }
 
 void require_channels(const OpView& op, int i, std::int64_t channels) {
-  require_dtype(op, i, Accepts::floats);
   op.require(op.in(i).shape == Shape{channels}, "input {} must have shape {}, one value per channel, got {}", i,
              channels, op.in(i).shape);
 }
@@ -51,7 +50,6 @@ void require_channels(const OpView& op, int i, std::int64_t channels) {
 constexpr Attribute kBatchAttributes[] = {{"epsilon", 1e-5}, {"momentum", 0.9}, {"training_mode", 0}};
 
 Facts infer_batch(const OpView& op) {
-  require_dtype(op, 0, Accepts::floats);
   const Shape& x = op.in(0).shape;
   op.require(x.rank() >= 1, "the input must have rank 1 or more, got a scalar");
   const bool training = op.i("training_mode") != 0;
@@ -106,7 +104,6 @@ void require_layer(const OpView& op) {
   const Shape& x = op.in(0).shape;
   for (int i = 0; i < op.inputs(); ++i) {
     if (!op.has(i)) continue;
-    require_dtype(op, i, Accepts::floats);
     op.require(i == 0 || op.broadcast(x, op.in(i).shape) == x,
                "input {} of shape {} must broadcast to the input's shape {}", i, op.in(i).shape, x);
   }
@@ -119,8 +116,6 @@ DType stash_dtype(const OpView& op) { return static_cast<DType::Code>(op.i("stas
 
 Facts infer_layer(const OpView& op) {
   require_layer(op);
-  op.require_same_dtype(0, 1);
-  op.require_same_dtype(0, 2);
   const Shape& x = op.in(0).shape;
   Shape moments = x;
   for (int d = op.axis("axis", x.rank()); d < x.rank(); ++d) moments[d] = 1;
@@ -162,7 +157,6 @@ constexpr Attribute kGroupAttributes[] = {
     {"epsilon", 1e-5}, {"num_groups", AttrKind::integer, Attribute::kRequired}, {"stash_type", 1}};
 
 Facts infer_channels(const OpView& op, int least_rank) {
-  require_dtype(op, 0, Accepts::floats);
   const Shape& x = op.in(0).shape;
   op.require(x.rank() >= least_rank, "the input must have rank {} or more, got {}", least_rank, x);
   require_channels(op, 1, x[1]);
@@ -210,7 +204,6 @@ constexpr Attribute kLpAttributes[] = {{"axis", -1}, {"p", 2}};
 constexpr Attribute kMvnAttributes[] = {{"axes", AttrKind::integers}};
 
 Facts infer_lp(const OpView& op) {
-  require_dtype(op, 0, Accepts::floats);
   static_cast<void>(op.axis("axis", op.in(0).rank()));
   op.require(op.i("p") == 1 || op.i("p") == 2, "p must be 1 or 2, got {}", op.i("p"));
   return {{op.in(0).dtype, op.in(0).shape}};
@@ -235,7 +228,6 @@ Axes mvn_axes(const OpView& op) {
 }
 
 Facts infer_mvn(const OpView& op) {
-  require_dtype(op, 0, Accepts::floats);
   mvn_axes(op);
   return {{op.in(0).dtype, op.in(0).shape}};
 }
@@ -252,7 +244,6 @@ constexpr Attribute kLrnAttributes[] = {
     {"alpha", 1e-4}, {"beta", 0.75}, {"bias", 1.0}, {"size", AttrKind::integer, Attribute::kRequired}};
 
 Facts infer_lrn(const OpView& op) {
-  require_dtype(op, 0, Accepts::floats);
   op.require(op.in(0).rank() >= 2, "the input must have rank 2 or more, got {}", op.in(0).shape);
   op.require(op.i("size") > 0 && op.i("size") <= 64, "size is {}, expected 1 to 64", op.i("size"));
   return {{op.in(0).dtype, op.in(0).shape}};
@@ -278,46 +269,57 @@ Scalar lrn_expr(const OpView& op, LoopBuilder& b, int, const Coords& at) {
 extern const OpDef op_batch_normalization, op_layer_normalization, op_rms_normalization, op_instance_normalization,
     op_group_normalization, op_lp_normalization, op_mean_variance_normalization, op_lrn;
 
-constinit const OpDef op_batch_normalization = {.name = "BatchNormalization",
-                                                .inputs = 5,
-                                                .outputs = {1, 3},
-                                                .attributes = kBatchAttributes,
-                                                .since = 15,
-                                                .infer = infer_batch,
-                                                .lower = lower_batch};
+constinit const OpDef op_batch_normalization = {
+    .name = "BatchNormalization",
+    .inputs = 5,
+    .outputs = {1, 3},
+    .attributes = kBatchAttributes,
+    .forms = 15,
+    .takes = {{kFloats, inputs(0)}, {kFloats, inputs(1, 2)}, {kFloats, inputs(3, 4)}},
+    .infer = infer_batch,
+    .lower = lower_batch};
 constinit const OpDef op_layer_normalization = {.name = "LayerNormalization",
                                                 .inputs = {2, 3},
                                                 .outputs = {1, 3},
                                                 .attributes = kLayerAttributes,
-                                                .since = 17,
+                                                .forms = {17, 17},
+                                                .takes = kFloats,
                                                 .infer = infer_layer,
                                                 .lower = lower_layer};
 constinit const OpDef op_rms_normalization = {.name = "RMSNormalization",
                                               .inputs = 2,
                                               .attributes = kLayerAttributes,
-                                              .since = 23,
+                                              .forms = {23, 23},
+                                              .takes = {{kFloats, inputs(0)}, {kFloats, inputs(1)}},
                                               .infer = infer_rms,
                                               .lower = lower_rms};
 constinit const OpDef op_instance_normalization = {.name = "InstanceNormalization",
                                                    .inputs = 3,
                                                    .attributes = kInstanceAttributes,
-                                                   .since = 22,
+                                                   .forms = 22,
+                                                   .takes = kFloats,
                                                    .infer = infer_instance,
                                                    .lower = lower_instance};
 constinit const OpDef op_group_normalization = {.name = "GroupNormalization",
                                                 .inputs = 3,
                                                 .attributes = kGroupAttributes,
-                                                .since = 21,
+                                                .forms = {18, 21},
+                                                .takes = kFloats,
                                                 .infer = infer_group,
                                                 .lower = lower_group};
-constinit const OpDef op_lp_normalization = {
-    .name = "LpNormalization", .attributes = kLpAttributes, .since = 22, .infer = infer_lp, .lower = lower_lp};
+constinit const OpDef op_lp_normalization = {.name = "LpNormalization",
+                                             .attributes = kLpAttributes,
+                                             .forms = 22,
+                                             .takes = kFloats,
+                                             .infer = infer_lp,
+                                             .lower = lower_lp};
 constinit const OpDef op_mean_variance_normalization = {.name = "MeanVarianceNormalization",
                                                         .attributes = kMvnAttributes,
-                                                        .since = 13,
+                                                        .forms = {9, 13},
+                                                        .takes = kFloats,
                                                         .infer = infer_mvn,
                                                         .lower = lower_mvn};
 constinit const OpDef op_lrn = {
-    .name = "LRN", .attributes = kLrnAttributes, .since = 13, .infer = infer_lrn, .expr = lrn_expr};
+    .name = "LRN", .attributes = kLrnAttributes, .forms = 13, .takes = kFloats, .infer = infer_lrn, .expr = lrn_expr};
 
 }  // namespace lathe::ops

@@ -37,12 +37,10 @@ std::array<Ends, Shape::kMaxRank> ends_of(const OpView& op) {
 }
 
 Facts infer(const OpView& op) {
-  require_dtype(op, 0, Accepts::anything);
   const auto mode = op.s("mode");
   op.require(mode == "constant" || mode == "reflect" || mode == "edge" || mode == "wrap",
              "mode must be constant, reflect, edge or wrap, got \"{}\"", mode);
   if (op.has(2)) {
-    op.require_same_dtype(0, 2);
     op.require(is_scalar(op.in(2)), "constant_value must be a scalar, got {}", op.in(2).to_string());
   }
   Shape shape = op.in(0).shape;
@@ -178,7 +176,8 @@ extern const OpDef op_pad, op_pad_constant, op_pad_kernel;
 constinit const OpDef op_pad = {.name = "Pad",
                                 .inputs = {2, 4},
                                 .attributes = kAttributes,
-                                .since = 25,
+                                .forms = 25,
+                                .takes = {{kAny, inputs(0, 2)}, {kIndices, inputs(1)}, {kIndices, inputs(3)}},
                                 .shape_inputs = 0b1010,
                                 .infer = infer,
                                 .lower = lower};

@@ -10,8 +10,6 @@
 namespace lathe::ops {
 namespace {
 
-bool is_float_type(DType t) { return t == DType::f32 || t == DType::f64 || t == DType::f16 || t == DType::bf16; }
-
 Shape stated_kernel(const OpView& op) {
   const auto kernel = op.attr_ints("kernel_shape");
   op.require(!kernel.empty() && kernel.size() <= Shape::kMaxRank - 2,
@@ -68,9 +66,6 @@ constexpr Attribute kMaxPoolAttributes[] = {{"auto_pad", "NOTSET"},
                                             {"strides", AttrKind::integers}};
 
 Facts infer_max_pool(const OpView& op) {
-  const DType x = op.in(0).dtype;
-  op.require(is_float_type(x) || x == DType::i8 || x == DType::u8, "x must be f16, bf16, f32, f64, i8 or u8, got {}",
-             x);
   op.require(op.i("storage_order") == 0 || op.i("storage_order") == 1, "storage_order must be 0 or 1, got {}",
              op.i("storage_order"));
   const Fact y = pooled(op);
@@ -141,10 +136,7 @@ constexpr Attribute kAveragePoolAttributes[] = {{"auto_pad", "NOTSET"},
                                                 {"pads", AttrKind::integers},
                                                 {"strides", AttrKind::integers}};
 
-Facts infer_float_pool(const OpView& op) {
-  op.require(is_float_type(op.in(0).dtype), "x must be f16, bf16, f32 or f64, got {}", op.in(0).dtype);
-  return {pooled(op)};
-}
+Facts infer_float_pool(const OpView& op) { return {pooled(op)}; }
 
 /// How many kernel positions of the window at `at` lie in [0, extent) along a spatial axis, or, with padding, in
 /// [−begin, extent + end).
@@ -216,7 +208,6 @@ Scalar expr_lp_pool(const OpView& op, LoopBuilder& b, int, const Coords& at) {
 
 Facts infer_global(const OpView& op) {
   const Shape& x = op.in(0).shape;
-  op.require(is_float_type(op.in(0).dtype), "x must be f16, bf16, f32 or f64, got {}", op.in(0).dtype);
   op.require(x.rank() >= 2, "x must have a batch and a channel axis, got shape {}", x);
   Shape out{x[0], x[1]};
   for (int d = 2; d < x.rank(); ++d) out.push_back(1);
@@ -261,7 +252,6 @@ constexpr Attribute kMaxUnpoolAttributes[] = {{"kernel_shape", AttrKind::integer
 
 Facts infer_max_unpool(const OpView& op) {
   const Fact& x = op.in(0);
-  op.require(is_float_type(x.dtype), "x must be f16, bf16, f32 or f64, got {}", x.dtype);
   op.require(x.rank() >= 3, "x must have a batch, a channel and at least one spatial axis, got shape {}", x.shape);
   op.require(op.in(1).dtype == DType::i64 && op.in(1).shape == x.shape, "the indices must be i64 of shape {}, got {}",
              x.shape, op.in(1).to_string());
@@ -313,7 +303,8 @@ extern const OpDef op_max_pool;
 constinit const OpDef op_max_pool = {.name = "MaxPool",
                                      .outputs = {1, 2},
                                      .attributes = kMaxPoolAttributes,
-                                     .since = 22,
+                                     .forms = 22,
+                                     .takes = kFloats | kBytes,
                                      .infer = infer_max_pool,
                                      .expr = expr_max_pool,
                                      .contraction = true};
@@ -321,7 +312,8 @@ constinit const OpDef op_max_pool = {.name = "MaxPool",
 extern const OpDef op_average_pool;
 constinit const OpDef op_average_pool = {.name = "AveragePool",
                                          .attributes = kAveragePoolAttributes,
-                                         .since = 22,
+                                         .forms = 22,
+                                         .takes = kFloats,
                                          .infer = infer_float_pool,
                                          .expr = expr_average_pool,
                                          .contraction = true};
@@ -329,23 +321,25 @@ constinit const OpDef op_average_pool = {.name = "AveragePool",
 extern const OpDef op_lp_pool;
 constinit const OpDef op_lp_pool = {.name = "LpPool",
                                     .attributes = kLpPoolAttributes,
-                                    .since = 22,
+                                    .forms = 22,
+                                    .takes = kFloats,
                                     .infer = infer_lp_pool,
                                     .expr = expr_lp_pool,
                                     .contraction = true};
 
 extern const OpDef op_global_average_pool;
 constinit const OpDef op_global_average_pool = {
-    .name = "GlobalAveragePool", .since = 22, .infer = infer_global, .lower = lower_global_average};
+    .name = "GlobalAveragePool", .forms = 22, .takes = kFloats, .infer = infer_global, .lower = lower_global_average};
 
 extern const OpDef op_global_max_pool;
 constinit const OpDef op_global_max_pool = {
-    .name = "GlobalMaxPool", .since = 22, .infer = infer_global, .lower = lower_global_max};
+    .name = "GlobalMaxPool", .forms = 22, .takes = kFloats, .infer = infer_global, .lower = lower_global_max};
 
 extern const OpDef op_global_lp_pool;
 constinit const OpDef op_global_lp_pool = {.name = "GlobalLpPool",
                                            .attributes = kGlobalLpPoolAttributes,
-                                           .since = 22,
+                                           .forms = 22,
+                                           .takes = kFloats,
                                            .infer = infer_global_lp,
                                            .lower = lower_global_lp};
 
@@ -353,7 +347,8 @@ extern const OpDef op_max_unpool;
 constinit const OpDef op_max_unpool = {.name = "MaxUnpool",
                                        .inputs = {2, 3},
                                        .attributes = kMaxUnpoolAttributes,
-                                       .since = 22,
+                                       .forms = {9, 22},
+                                       .takes = {{kFloats, inputs(0)}, {DType::i64, inputs(1, 2)}},
                                        .shape_inputs = 1U << 2,
                                        .infer = infer_max_unpool,
                                        .kernel = kernel_max_unpool,

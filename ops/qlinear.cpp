@@ -295,7 +295,13 @@ std::vector<ValueId> lower_dynamic(const OpView& op, Builder& b) {
 
 constexpr OpDef unary(std::string_view name, std::vector<ValueId> (*lower)(const OpView&, Builder&),
                       std::span<const Attribute> attributes = {}, Facts (*infer)(const OpView&) = infer_unary) {
-  return {.name = name, .domain = kDomain, .inputs = {4, 5}, .attributes = attributes, .infer = infer, .lower = lower};
+  return {.name = name,
+          .domain = kDomain,
+          .inputs = {4, 5},
+          .attributes = attributes,
+          .takes = {{kBytes, inputs(0, 2, 4)}, {DType::f32, inputs(1, 3)}},
+          .infer = infer,
+          .lower = lower};
 }
 
 }  // namespace
@@ -304,10 +310,18 @@ extern const OpDef op_qlinear_add, op_qlinear_mul, op_qlinear_sigmoid, op_qlinea
     op_qlinear_average_pool, op_qlinear_global_average_pool, op_qlinear_concat, op_qlinear_where, op_qgemm,
     op_mat_mul_integer_to_float, op_dynamic_quantize_mat_mul;
 
-constinit const OpDef op_qlinear_add = {
-    .name = "QLinearAdd", .domain = kDomain, .inputs = {7, 8}, .infer = infer_binary, .lower = lower_binary<false>};
-constinit const OpDef op_qlinear_mul = {
-    .name = "QLinearMul", .domain = kDomain, .inputs = {7, 8}, .infer = infer_binary, .lower = lower_binary<true>};
+constinit const OpDef op_qlinear_add = {.name = "QLinearAdd",
+                                        .domain = kDomain,
+                                        .inputs = {7, 8},
+                                        .takes = {{kBytes, inputs(0, 2, 3, 5, 7)}, {DType::f32, inputs(1, 4, 6)}},
+                                        .infer = infer_binary,
+                                        .lower = lower_binary<false>};
+constinit const OpDef op_qlinear_mul = {.name = "QLinearMul",
+                                        .domain = kDomain,
+                                        .inputs = {7, 8},
+                                        .takes = {{kBytes, inputs(0, 2, 3, 5, 7)}, {DType::f32, inputs(1, 4, 6)}},
+                                        .infer = infer_binary,
+                                        .lower = lower_binary<true>};
 constinit const OpDef op_qlinear_sigmoid = unary("QLinearSigmoid", lower_sigmoid);
 constinit const OpDef op_qlinear_leaky_relu = unary("QLinearLeakyRelu", lower_leaky_relu, kLeakyReluAttributes);
 constinit const OpDef op_qlinear_softmax = unary("QLinearSoftmax", lower_softmax, kSoftmaxAttributes, infer_softmax);
@@ -319,25 +333,42 @@ constinit const OpDef op_qlinear_concat = {.name = "QLinearConcat",
                                            .domain = kDomain,
                                            .inputs = {5, Arity::kMany},
                                            .attributes = kConcatAttributes,
+                                           .takes = {{DType::f32, inputs(0)}, {kBytes, inputs(1)}},
                                            .infer = infer_concat,
                                            .lower = lower_concat};
 constinit const OpDef op_qlinear_where = {
-    .name = "QLinearWhere", .domain = kDomain, .inputs = 9, .infer = infer_where, .lower = lower_where};
+    .name = "QLinearWhere",
+    .domain = kDomain,
+    .inputs = 9,
+    .takes = {{DType::boolean, inputs(0)}, {kBytes, inputs(1, 3, 4, 6, 8)}, {DType::f32, inputs(2, 5, 7)}},
+    .infer = infer_where,
+    .lower = lower_where};
 constinit const OpDef op_qgemm = {.name = "QGemm",
                                   .domain = kDomain,
                                   .inputs = {6, 9},
                                   .attributes = kGemmAttributes,
+                                  .takes = {{kBytes, inputs(kA, kAZero)},
+                                            {kBytes, inputs(kB, kBZero)},
+                                            {DType::f32, inputs(kAScale, kBScale, kYScale)},
+                                            {DType::i32, inputs(kC)},
+                                            {kBytes, inputs(kYZero)}},
                                   .infer = infer_gemm,
                                   .lower = lower_gemm};
-constinit const OpDef op_mat_mul_integer_to_float = {.name = "MatMulIntegerToFloat",
-                                                     .domain = kDomain,
-                                                     .inputs = {4, 7},
-                                                     .infer = infer_to_float,
-                                                     .lower = lower_to_float};
-constinit const OpDef op_dynamic_quantize_mat_mul = {.name = "DynamicQuantizeMatMul",
-                                                     .domain = kDomain,
-                                                     .inputs = {3, 5},
-                                                     .infer = infer_dynamic,
-                                                     .lower = lower_dynamic};
+constinit const OpDef op_mat_mul_integer_to_float = {
+    .name = "MatMulIntegerToFloat",
+    .domain = kDomain,
+    .inputs = {4, 7},
+    .takes = {{kBytes, inputs(kFloatA, kFloatAZero)},
+              {kBytes, inputs(kFloatB, kFloatBZero)},
+              {DType::f32, inputs(kFloatAScale, kFloatBScale, kFloatBias)}},
+    .infer = infer_to_float,
+    .lower = lower_to_float};
+constinit const OpDef op_dynamic_quantize_mat_mul = {
+    .name = "DynamicQuantizeMatMul",
+    .domain = kDomain,
+    .inputs = {3, 5},
+    .takes = {{DType::f32, inputs(kDynamicA, kDynamicScale, kDynamicBias)}, {kBytes, inputs(kDynamicB, kDynamicZero)}},
+    .infer = infer_dynamic,
+    .lower = lower_dynamic};
 
 }  // namespace lathe::ops

@@ -95,13 +95,6 @@ DType quantized_dtype(const OpView& op) {
 }
 
 Facts infer_quantize(const OpView& op) {
-  const DType x = op.in(0).dtype;
-  const DType scale = op.in(1).dtype;
-  op.require(x == DType::f32 || x == DType::f16 || x == DType::bf16 || x == DType::i32,
-             "x must be f32, f16, bf16 or i32, got {}", x);
-  op.require(scale == DType::f32 || scale == DType::f16 || scale == DType::bf16 || scale == DType::i32 ||
-                 scale == DType::f8e8m0,
-             "the scale must be f32, f16, bf16, i32 or f8e8m0, got {}", scale);
   const DType y = quantized_dtype(op);
   op.require(is_storage(y) && y != DType::f16 && y != DType::bf16 && y != DType::boolean, "y cannot be {}", y);
   granularity(op);
@@ -165,10 +158,6 @@ constexpr Attribute kDequantizeAttributes[] = {{"axis", 1}, {"block_size", 0}, {
 Facts infer_dequantize(const OpView& op) {
   const DType x = op.in(0).dtype;
   const DType scale = op.in(1).dtype;
-  op.require(x == DType::i32 || (is_storage(x) && x != DType::f16 && x != DType::bf16 && x != DType::boolean),
-             "x cannot be {}", x);
-  op.require(scale == DType::f32 || scale == DType::f16 || scale == DType::bf16 || scale == DType::f8e8m0,
-             "the scale must be f32, f16, bf16 or f8e8m0, got {}", scale);
   granularity(op);
   check_zero_point(op, x);
   const DType stated = stated_dtype(op, "output_dtype");
@@ -179,7 +168,8 @@ Facts infer_dequantize(const OpView& op) {
 }
 
 Scalar expr_dequantize(const OpView& op, LoopBuilder& b, int, const Coords& at) {
-  const DType difference = op.in(0).dtype.is_float() ? DType(DType::f32) : DType(DType::i32);
+  const DType type = op.in(0).dtype;
+  const DType difference = type.is_float() ? DType::f32 : type == DType::i32 && op.has(2) ? DType::i64 : DType::i32;
   Scalar x = b.cast(b.in(0, at), difference);
   if (op.has(2)) x = b.binary(loops::Op::sub, x, b.cast(b.in(2, parameter_coords(op, b, 2, at)), difference));
   const Scalar scale = b.cast(b.in(1, parameter_coords(op, b, 1, at)), DType::f32);
@@ -189,7 +179,6 @@ Scalar expr_dequantize(const OpView& op, LoopBuilder& b, int, const Coords& at) 
 // ---- DynamicQuantizeLinear ----
 
 Facts infer_dynamic_quantize(const OpView& op) {
-  op.require(op.in(0).dtype == DType::f32, "x must be f32, got {}", op.in(0).dtype);
   return {Fact(DType::u8, op.in(0).shape), Fact(DType::f32, {}), Fact(DType::u8, {})};
 }
 
@@ -239,12 +228,16 @@ ValueId requantize(Builder& b, ValueId product, ValueId scale_a, ValueId scale_b
 }
 
 extern const OpDef op_quantize_linear;
-constinit const OpDef op_quantize_linear = {.name = "QuantizeLinear",
-                                            .inputs = {2, 3},
-                                            .attributes = kQuantizeAttributes,
-                                            .since = 28,
-                                            .infer = infer_quantize,
-                                            .lower = lower_quantize};
+constinit const OpDef op_quantize_linear = {
+    .name = "QuantizeLinear",
+    .inputs = {2, 3},
+    .attributes = kQuantizeAttributes,
+    .forms = {10, 28},
+    .takes = {{DTypes(DType::f32) | DType::f16 | DType::bf16 | DType::i32, inputs(0)},
+              {DTypes(DType::f32) | DType::f16 | DType::bf16 | DType::i32 | DType::f8e8m0, inputs(1)},
+              {kFloat8 | kPacked | DType::i8 | DType::i16 | DType::u8 | DType::u16, inputs(2)}},
+    .infer = infer_quantize,
+    .lower = lower_quantize};
 
 extern const OpDef op_quantize_loop;
 constinit const OpDef op_quantize_loop = {.name = "Quantize",
@@ -255,18 +248,22 @@ constinit const OpDef op_quantize_loop = {.name = "Quantize",
                                           .expr = expr_quantize};
 
 extern const OpDef op_dequantize_linear;
-constinit const OpDef op_dequantize_linear = {.name = "DequantizeLinear",
-                                              .inputs = {2, 3},
-                                              .attributes = kDequantizeAttributes,
-                                              .since = 28,
-                                              .infer = infer_dequantize,
-                                              .expr = expr_dequantize};
+constinit const OpDef op_dequantize_linear = {
+    .name = "DequantizeLinear",
+    .inputs = {2, 3},
+    .attributes = kDequantizeAttributes,
+    .forms = {10, 28},
+    .takes = {{kFloat8 | kPacked | DType::i8 | DType::i16 | DType::i32 | DType::u8 | DType::u16, inputs(0, 2)},
+              {DTypes(DType::f32) | DType::f16 | DType::bf16 | DType::f8e8m0, inputs(1)}},
+    .infer = infer_dequantize,
+    .expr = expr_dequantize};
 
 extern const OpDef op_dynamic_quantize_linear;
 constinit const OpDef op_dynamic_quantize_linear = {.name = "DynamicQuantizeLinear",
                                                     .inputs = 1,
                                                     .outputs = {1, 3},
-                                                    .since = 11,
+                                                    .forms = {11, 11},
+                                                    .takes = DType::f32,
                                                     .infer = infer_dynamic_quantize,
                                                     .lower = lower_dynamic_quantize};
 

@@ -99,7 +99,6 @@ void kernel_normal(KernelContext& ctx) {
 constexpr Attribute kBernoulliAttributes[] = {{"dtype", AttrKind::integer}, {"seed", AttrKind::number}};
 
 Facts infer_bernoulli(const OpView& op) {
-  op.require(op.in(0).dtype.is_float(), "x must be floating point, got {}", op.in(0).dtype);
   const DType dtype = stated_dtype(op, op.in(0).dtype);
   op.require(dtype != DType::string && !dtype.is_complex(), "dtype must be of real numbers or bool, got {}", dtype);
   return {Fact(dtype, op.in(0).shape)};
@@ -149,7 +148,7 @@ extern const OpDef op_random_uniform;
 constinit const OpDef op_random_uniform = {.name = "RandomUniform",
                                            .inputs = 0,
                                            .attributes = kUniformAttributes,
-                                           .since = 22,
+                                           .forms = 22,
                                            .impure = true,
                                            .infer = infer_random,
                                            .kernel = kernel_uniform};
@@ -158,7 +157,7 @@ extern const OpDef op_random_normal;
 constinit const OpDef op_random_normal = {.name = "RandomNormal",
                                           .inputs = 0,
                                           .attributes = kNormalAttributes,
-                                          .since = 22,
+                                          .forms = 22,
                                           .impure = true,
                                           .infer = infer_random,
                                           .kernel = kernel_normal};
@@ -166,7 +165,8 @@ constinit const OpDef op_random_normal = {.name = "RandomNormal",
 extern const OpDef op_random_uniform_like;
 constinit const OpDef op_random_uniform_like = {.name = "RandomUniformLike",
                                                 .attributes = kUniformLikeAttributes,
-                                                .since = 22,
+                                                .forms = 22,
+                                                .takes = kAny,
                                                 .impure = true,
                                                 .infer = infer_random_like,
                                                 .kernel = kernel_uniform};
@@ -174,7 +174,8 @@ constinit const OpDef op_random_uniform_like = {.name = "RandomUniformLike",
 extern const OpDef op_random_normal_like;
 constinit const OpDef op_random_normal_like = {.name = "RandomNormalLike",
                                                .attributes = kNormalLikeAttributes,
-                                               .since = 22,
+                                               .forms = 22,
+                                               .takes = kAny,
                                                .impure = true,
                                                .infer = infer_random_like,
                                                .kernel = kernel_normal};
@@ -182,7 +183,8 @@ constinit const OpDef op_random_normal_like = {.name = "RandomNormalLike",
 extern const OpDef op_bernoulli;
 constinit const OpDef op_bernoulli = {.name = "Bernoulli",
                                       .attributes = kBernoulliAttributes,
-                                      .since = 22,
+                                      .forms = {15, 22},
+                                      .takes = kFloats,
                                       .impure = true,
                                       .infer = infer_bernoulli,
                                       .kernel = kernel_bernoulli};
@@ -190,7 +192,8 @@ constinit const OpDef op_bernoulli = {.name = "Bernoulli",
 extern const OpDef op_multinomial;
 constinit const OpDef op_multinomial = {.name = "Multinomial",
                                         .attributes = kMultinomialAttributes,
-                                        .since = 22,
+                                        .forms = {7, 22},
+                                        .takes = kFloats,
                                         .impure = true,
                                         .infer = infer_multinomial,
                                         .kernel = kernel_multinomial};

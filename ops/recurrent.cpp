@@ -185,8 +185,6 @@ Sizes check_sizes(const OpView& op, const Config& c, std::int64_t hidden) {
   const bool swap = batch_first(op);
   const Sizes s{x[swap ? 1 : 0], x[swap ? 0 : 1], c.directions, hidden, x[2]};
   require_shape(op, kB, {s.directions, 2 * gates_of(c.cell) * hidden}, "the bias");
-  if (op.has(kLengths))
-    op.require(op.in(kLengths).dtype == DType::i32, "sequence_lens must be i32, got {}", op.in(kLengths).dtype);
   require_shape(op, kLengths, {s.batch}, "sequence_lens");
   const Shape state = swap ? Shape{s.batch, s.directions, hidden} : Shape{s.directions, s.batch, hidden};
   require_shape(op, kH, state, "initial_h");
@@ -211,11 +209,6 @@ template <Cell kCell>
 Facts infer_layer(const OpView& op) {
   const Config c = read_config(op, kCell);
   const DType dtype = op.in(kX).dtype;
-  op.require(dtype == DType::f32 || dtype == DType::f64 || dtype == DType::f16 || dtype == DType::bf16,
-             "x must be f16, bf16, f32 or f64, got {}", dtype);
-  for (int i : {kW, kR, kB, kH, kC, kP}) {
-    if (i < op.inputs()) op.require_same_dtype(kX, i);
-  }
   const Shape& r = op.in(kR).shape;
   op.require(r.rank() == 3, "the recurrence weights must have 3 dims, got shape {}", r);
   const Sizes s = check_sizes(op, c, r[2]);
@@ -675,12 +668,6 @@ enum QuantizedInput { kWScale = 8, kWZero, kRScale, kRZero };
 
 Facts infer_quantized(const OpView& op) {
   const Config c = read_config(op, Cell::lstm);
-  op.require(op.in(kX).dtype == DType::f32, "x must be f32, got {}", op.in(kX).dtype);
-  for (int i : {kB, kH, kC, kP}) op.require_same_dtype(kX, i);
-  for (int i : {kW, kR}) {
-    op.require(op.in(i).dtype == DType::i8 || op.in(i).dtype == DType::u8, "weights must be i8 or u8, got {}",
-               op.in(i).dtype);
-  }
   const Shape& r = op.in(kR).shape;
   op.require(r.rank() == 3, "the recurrence weights must have 3 dims, got shape {}", r);
   const Sizes s = check_sizes(op, c, r[1]);
@@ -695,8 +682,6 @@ Facts infer_quantized(const OpView& op) {
     op.require(op.in(i).dtype == DType::f32, "scales must be f32, got {}", op.in(i).dtype);
   op.require(op.in(kWZero).shape == op.in(kWScale).shape && op.in(kRZero).shape == op.in(kRScale).shape,
              "zero points must have the shape of their scales");
-  op.require_same_dtype(kW, kWZero);
-  op.require_same_dtype(kR, kRZero);
   return output_facts(op, c, s, DType::f32);
 }
 
@@ -752,7 +737,8 @@ constinit const OpDef op_rnn = {.name = "RNN",
                                 .inputs = {3, 6},
                                 .outputs = {0, 2},
                                 .attributes = kRnnAttributes,
-                                .since = 22,
+                                .forms = 22,
+                                .takes = {{kFloats, inputs(0, 1, 2, 3, 5)}, {DType::i32, inputs(4)}},
                                 .infer = infer_layer<Cell::rnn>,
                                 .lower = lower_layer<Cell::rnn>};
 
@@ -761,7 +747,8 @@ constinit const OpDef op_gru = {.name = "GRU",
                                 .inputs = {3, 6},
                                 .outputs = {0, 2},
                                 .attributes = kGruAttributes,
-                                .since = 22,
+                                .forms = 22,
+                                .takes = {{kFloats, inputs(0, 1, 2, 3, 5)}, {DType::i32, inputs(4)}},
                                 .infer = infer_layer<Cell::gru>,
                                 .lower = lower_layer<Cell::gru>};
 
@@ -770,7 +757,8 @@ constinit const OpDef op_lstm = {.name = "LSTM",
                                  .inputs = {3, 8},
                                  .outputs = {0, 3},
                                  .attributes = kLstmAttributes,
-                                 .since = 22,
+                                 .forms = 22,
+                                 .takes = {{kFloats, inputs(0, 1, 2, 3, 5, 6, 7)}, {DType::i32, inputs(4)}},
                                  .infer = infer_layer<Cell::lstm>,
                                  .lower = lower_layer<Cell::lstm>};
 
@@ -780,6 +768,10 @@ constinit const OpDef op_dynamic_quantize_lstm = {.name = "DynamicQuantizeLSTM",
                                                   .inputs = {3, 12},
                                                   .outputs = {0, 3},
                                                   .attributes = kQuantizedAttributes,
+                                                  .takes = {{DType::f32, inputs(kX, kB, kH, kC, kP, kWScale, kRScale)},
+                                                            {kBytes, inputs(kW, kWZero)},
+                                                            {kBytes, inputs(kR, kRZero)},
+                                                            {DType::i32, inputs(kLengths)}},
                                                   .infer = infer_quantized,
                                                   .lower = lower_quantized};
 

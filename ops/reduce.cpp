@@ -15,7 +15,6 @@ constexpr Attribute kArgAttributes[] = {{"axis", 0}, {"keepdims", 1}, {"select_l
 // ---- lathe::SumTo(x, like): x summed over the dims along which `like` would be broadcast to it ----
 
 Facts infer_sum_to(const OpView& op) {
-  require_dtype(op, 0, Accepts::numeric);
   const Shape &x = op.in(0).shape, &like = op.in(1).shape;
   op.require(op.broadcast(x, like) == x, "shape {} does not broadcast to {}", like, x);
   return {{op.in(0).dtype, like}};
@@ -60,9 +59,7 @@ Shape reduced_shape(const Shape& x, const std::vector<int>& axes, bool keep_dims
   return shape;
 }
 
-template <bool kBooleans>
 Facts infer_reduce(const OpView& op) {
-  if (!kBooleans || op.in(0).dtype != DType::boolean) require_dtype(op, 0, Accepts::numeric);
   return {{op.in(0).dtype, reduced_shape(op.in(0).shape, axes_of(op), op.i("keepdims") != 0)}};
 }
 
@@ -145,7 +142,6 @@ std::vector<ValueId> lower_log_sum_exp(const OpView& op, Builder& b) {
 // ---- positions of extrema ----
 
 Facts infer_arg(const OpView& op) {
-  require_dtype(op, 0, Accepts::numeric);
   const int axis = op.axis("axis", op.in(0).rank());
   const Shape shape = reduced_shape(op.in(0).shape, {axis}, op.i("keepdims") != 0);
   op.require(op.in(0).shape[axis] > 0 || shape.elements() == 0, "axis {} of {} has no elements to choose from", axis,
@@ -161,26 +157,30 @@ Scalar arg_expr(const OpView& op, LoopBuilder& b, int, const Coords& at) {
   return b.reduce(op.i("select_last_index") != 0 ? kLast : kFirst, x);
 }
 
+constexpr TakesRules kReduced = {{kNumbers, inputs(0)}, {kIndices, inputs(1)}};
+
 template <Reduction kKind>
-constexpr OpDef primitive(std::string_view name, int since) {
+constexpr OpDef primitive(std::string_view name, Forms forms) {
   constexpr bool kBooleans = kKind == Reduction::min || kKind == Reduction::max;
   return {.name = name,
           .inputs = {1, 2},
           .attributes = kAttributes,
-          .since = since,
+          .forms = forms,
+          .takes = {{kBooleans ? kNumbers | DType::boolean : kNumbers, inputs(0)}, {kIndices, inputs(1)}},
           .shape_inputs = 0b10,
-          .infer = infer_reduce<kBooleans>,
+          .infer = infer_reduce,
           .expr = reduce_expr<kKind>,
           .reduced_axes = axes_of};
 }
 
-constexpr OpDef composite(std::string_view name, int since, std::vector<ValueId> (*lower)(const OpView&, Builder&)) {
+constexpr OpDef composite(std::string_view name, Forms forms, std::vector<ValueId> (*lower)(const OpView&, Builder&)) {
   return {.name = name,
           .inputs = {1, 2},
           .attributes = kAttributes,
-          .since = since,
+          .forms = forms,
+          .takes = kReduced,
           .shape_inputs = 0b10,
-          .infer = infer_reduce<false>,
+          .infer = infer_reduce,
           .lower = lower};
 }
 
@@ -188,7 +188,8 @@ template <Reduction kFirst, Reduction kLast>
 constexpr OpDef arg(std::string_view name) {
   return {.name = name,
           .attributes = kArgAttributes,
-          .since = 13,
+          .forms = 13,
+          .takes = kNumbers,
           .infer = infer_arg,
           .expr = arg_expr<kFirst, kLast>,
           .reduced_axes = arg_axes};
@@ -206,9 +207,10 @@ constinit const OpDef op_reduce_min = primitive<Reduction::min>("ReduceMin", 20)
 constinit const OpDef op_reduce_mean = {.name = "ReduceMean",
                                         .inputs = {1, 2},
                                         .attributes = kAttributes,
-                                        .since = 18,
+                                        .forms = 18,
+                                        .takes = kReduced,
                                         .shape_inputs = 0b10,
-                                        .infer = infer_reduce<false>,
+                                        .infer = infer_reduce,
                                         .expr = mean_expr,
                                         .reduced_axes = axes_of};
 constinit const OpDef op_reduce_l1 = composite("ReduceL1", 18, lower_l1);

@@ -61,7 +61,6 @@ Shape reshaped(const OpView& op, const Shape& x, int input, bool copies) {
 }
 
 Facts infer_reshape(const OpView& op) {
-  require_dtype(op, 0, Accepts::anything);
   return {{op.in(0).dtype, reshaped(op, op.in(0).shape, 1, op.i("allowzero") == 0)}};
 }
 
@@ -78,7 +77,6 @@ constexpr Attribute kTransposeBlocksAttributes[] = {
 Shape merged_shape(const OpView& op) { return reshaped(op, op.in(0).shape, 1, op.i("allowzero") == 0); }
 
 Facts infer_transpose_blocks(const OpView& op) {
-  require_dtype(op, 0, Accepts::anything);
   const Shape merged = merged_shape(op);
   Shape moved;
   for (std::int64_t axis : op.attr_ints("perm"))
@@ -108,7 +106,6 @@ int flatten_axis(const OpView& op) {
 }
 
 Facts infer_flatten(const OpView& op) {
-  require_dtype(op, 0, Accepts::anything);
   const int axis = flatten_axis(op);
   Shape shape{1, 1};
   for (int d = 0; d < op.in(0).rank(); ++d) shape[d < axis ? 0 : 1] *= op.in(0).shape[d];
@@ -132,7 +129,6 @@ std::vector<ValueId> lower_flatten(const OpView& op, Builder& b) {
 // ---- Tile ----
 
 Facts infer_tile(const OpView& op) {
-  require_dtype(op, 0, Accepts::anything);
   const std::vector<std::int64_t> repeats = op.ints(1);
   Shape shape = op.in(0).shape;
   op.require(static_cast<int>(repeats.size()) == shape.rank(), "repeats has {} entries, the input has rank {}",
@@ -163,7 +159,6 @@ std::vector<ValueId> lower_tile(const OpView& op, Builder& b) {
 // ---- blocks of space in depth ----
 
 std::int64_t block_of(const OpView& op) {
-  require_dtype(op, 0, Accepts::anything);
   const auto mode = op.s("mode");
   const std::int64_t block = op.i("blocksize");
   op.require(op.in(0).rank() == 4, "the input must have rank 4, got {}", op.in(0).shape);
@@ -249,7 +244,8 @@ extern const OpDef op_reshape, op_transpose_blocks, op_flatten, op_tile, op_dept
 constinit const OpDef op_reshape = {.name = "Reshape",
                                     .inputs = 2,
                                     .attributes = kReshapeAttributes,
-                                    .since = 25,
+                                    .forms = 25,
+                                    .takes = {{kAny, inputs(0)}, {kIndices, inputs(1)}},
                                     .shape_inputs = 0b10,
                                     .infer = infer_reshape,
                                     .kernel = reshape};
@@ -261,18 +257,29 @@ constinit const OpDef op_transpose_blocks = {.name = "TransposeBlocks",
                                              .infer = infer_transpose_blocks,
                                              .expr = transpose_blocks_expr,
                                              .is_view = true};
-constinit const OpDef op_flatten = {
-    .name = "Flatten", .attributes = kFlattenAttributes, .since = 25, .infer = infer_flatten, .lower = lower_flatten};
-constinit const OpDef op_tile = {
-    .name = "Tile", .inputs = 2, .since = 13, .shape_inputs = 0b10, .infer = infer_tile, .lower = lower_tile};
+constinit const OpDef op_flatten = {.name = "Flatten",
+                                    .attributes = kFlattenAttributes,
+                                    .forms = 25,
+                                    .takes = kAny,
+                                    .infer = infer_flatten,
+                                    .lower = lower_flatten};
+constinit const OpDef op_tile = {.name = "Tile",
+                                 .inputs = 2,
+                                 .forms = 13,
+                                 .takes = {{kAny, inputs(0)}, {kIndices, inputs(1)}},
+                                 .shape_inputs = 0b10,
+                                 .infer = infer_tile,
+                                 .lower = lower_tile};
 constinit const OpDef op_depth_to_space = {.name = "DepthToSpace",
                                            .attributes = kBlockAttributes,
-                                           .since = 28,
+                                           .forms = 28,
+                                           .takes = kAny,
                                            .infer = infer_depth_to_space,
                                            .lower = lower_depth_to_space};
 constinit const OpDef op_space_to_depth = {.name = "SpaceToDepth",
                                            .attributes = kBlockAttributes,
-                                           .since = 28,
+                                           .forms = 28,
+                                           .takes = kAny,
                                            .infer = infer_space_to_depth,
                                            .lower = lower_space_to_depth};
 

@@ -404,7 +404,11 @@ extern const OpDef op_resize;
 constinit const OpDef op_resize = {.name = "Resize",
                                    .inputs = {1, 4},
                                    .attributes = kResizeAttributes,
-                                   .since = 19,
+                                   .forms = {10, 19},
+                                   .takes = {{kAny, inputs(0)},
+                                             {DTypes(DType::f32) | DType::f64 | DType::f16, inputs(1)},
+                                             {DType::f32, inputs(2)},
+                                             {DType::i64, inputs(3)}},
                                    .shape_inputs = (1U << 2) | (1U << 3),
                                    .infer = infer_resize,
                                    .lower = lower_resize};

@@ -11,12 +11,6 @@
 namespace lathe::ops {
 namespace {
 
-bool is_float_type(DType t) { return t == DType::f32 || t == DType::f64 || t == DType::f16 || t == DType::bf16; }
-
-void require_float(const OpView& op, int i) {
-  op.require(is_float_type(op.in(i).dtype), "input {} must be f16, bf16, f32 or f64, got {}", i, op.in(i).dtype);
-}
-
 // ---- GridSample ----
 
 constexpr Attribute kGridSampleAttributes[] = {{"align_corners", 0}, {"mode", "linear"}, {"padding_mode", "zeros"}};
@@ -49,9 +43,6 @@ Facts infer_grid_sample(const OpView& op) {
   const Shape &x = op.in(0).shape, &grid = op.in(1).shape;
   grid_settings(op);
   const DType dtype = op.in(0).dtype;
-  op.require(is_float_type(dtype) || dtype.is_integer() || dtype == DType::boolean, "x must hold numbers, got {}",
-             dtype);
-  require_float(op, 1);
   op.require(x.rank() >= 3 && grid.rank() == x.rank(), "x and the grid must have one rank of at least 3, got {} and {}",
              x, grid);
   op.require(grid[0] == x[0] && grid.back() == x.rank() - 2,
@@ -167,7 +158,6 @@ constexpr Attribute kAffineGridAttributes[] = {{"align_corners", 0}};
 
 Facts infer_affine_grid(const OpView& op) {
   const Shape& theta = op.in(0).shape;
-  require_float(op, 0);
   const std::vector<std::int64_t> size = op.ints(1);
   op.require(size.size() == 4 || size.size() == 5, "size must have 4 or 5 values, got {}", size.size());
   const auto axes = static_cast<std::int64_t>(size.size()) - 2;
@@ -223,8 +213,6 @@ constexpr std::int64_t kMostPooled = 1 << 16;
 
 Facts infer_roi_align(const OpView& op) {
   const Shape &x = op.in(0).shape, &rois = op.in(1).shape;
-  require_float(op, 0);
-  op.require_same_dtype(0, 1);
   op.require(x.rank() == 4, "x must have 4 dims, got shape {}", x);
   op.require(rois.rank() == 2 && rois[1] == 4, "rois must have shape regions x 4, got {}", rois);
   op.require(op.in(2).dtype == DType::i64 && op.in(2).shape == Shape{rois[0]},
@@ -346,8 +334,6 @@ constexpr Attribute kMaxRoiPoolAttributes[] = {{"pooled_shape", AttrKind::intege
 
 Facts infer_max_roi_pool(const OpView& op) {
   const Shape &x = op.in(0).shape, &rois = op.in(1).shape;
-  require_float(op, 0);
-  op.require_same_dtype(0, 1);
   op.require(x.rank() == 4 && rois.rank() == 2 && rois[1] == 5,
              "x must have 4 dims and rois shape regions x 5, got {} and {}", x, rois);
   const auto pooled = op.attr_ints("pooled_shape");
@@ -407,8 +393,6 @@ enum DeformInput { kX, kW, kOffset, kB, kMask };
 
 Facts infer_deform_conv(const OpView& op) {
   const Shape &x = op.in(kX).shape, &w = op.in(kW).shape;
-  require_float(op, kX);
-  for (int i : {kW, kOffset, kB, kMask}) op.require_same_dtype(kX, i);
   op.require(x.rank() == 4 && w.rank() == 4, "x and the weights must have 4 dims, got {} and {}", x, w);
   const std::int64_t group = op.i("group"), offset_group = op.i("offset_group");
   op.require(group > 0 && offset_group > 0 && group < (1 << 20) && x[1] == w[1] * group && w[0] % group == 0 &&
@@ -486,18 +470,21 @@ void kernel_deform_conv(KernelContext& ctx) {
 }  // namespace
 
 extern const OpDef op_grid_sample;
-constinit const OpDef op_grid_sample = {.name = "GridSample",
-                                        .inputs = 2,
-                                        .attributes = kGridSampleAttributes,
-                                        .since = 22,
-                                        .infer = infer_grid_sample,
-                                        .kernel = kernel_grid_sample};
+constinit const OpDef op_grid_sample = {
+    .name = "GridSample",
+    .inputs = 2,
+    .attributes = kGridSampleAttributes,
+    .forms = {16, 22},
+    .takes = {{kNumbers | kPacked | DType::boolean, inputs(0)}, {kFloats, inputs(1)}},
+    .infer = infer_grid_sample,
+    .kernel = kernel_grid_sample};
 
 extern const OpDef op_affine_grid;
 constinit const OpDef op_affine_grid = {.name = "AffineGrid",
                                         .inputs = 2,
                                         .attributes = kAffineGridAttributes,
-                                        .since = 20,
+                                        .forms = {20, 20},
+                                        .takes = {{kFloats, inputs(0)}, {kIndices, inputs(1)}},
                                         .shape_inputs = 1U << 1,
                                         .infer = infer_affine_grid,
                                         .lower = lower_affine_grid};
@@ -506,7 +493,8 @@ extern const OpDef op_roi_align;
 constinit const OpDef op_roi_align = {.name = "RoiAlign",
                                       .inputs = 3,
                                       .attributes = kRoiAlignAttributes,
-                                      .since = 22,
+                                      .forms = {10, 22},
+                                      .takes = {{kFloats, inputs(0, 1)}, {DType::i64, inputs(2)}},
                                       .infer = infer_roi_align,
                                       .kernel = kernel_roi_align};
 
@@ -514,7 +502,8 @@ extern const OpDef op_max_roi_pool;
 constinit const OpDef op_max_roi_pool = {.name = "MaxRoiPool",
                                          .inputs = 2,
                                          .attributes = kMaxRoiPoolAttributes,
-                                         .since = 22,
+                                         .forms = 22,
+                                         .takes = kFloats,
                                          .infer = infer_max_roi_pool,
                                          .kernel = kernel_max_roi_pool};
 
@@ -522,7 +511,8 @@ extern const OpDef op_deform_conv;
 constinit const OpDef op_deform_conv = {.name = "DeformConv",
                                         .inputs = {3, 5},
                                         .attributes = kDeformConvAttributes,
-                                        .since = 22,
+                                        .forms = {19, 22},
+                                        .takes = kFloats,
                                         .infer = infer_deform_conv,
                                         .kernel = kernel_deform_conv};
 

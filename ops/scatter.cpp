@@ -84,9 +84,6 @@ Facts infer_elements(const OpView& op) {
   const Fact& indices = op.in(1);
   op.require(data.rank() >= 1, "data must have at least one dim");
   const int axis = op.axis("axis", data.rank());
-  op.require(indices.dtype == DType::i64 || indices.dtype == DType::i32, "indices must be i32 or i64, got {}",
-             indices.dtype);
-  op.require_same_dtype(0, 2);
   op.require(indices.shape == op.in(2).shape, "indices and updates must have one shape, got {} and {}", indices.shape,
              op.in(2).shape);
   op.require(indices.rank() == data.rank(), "indices must have rank {}, got {}", data.rank(), indices.rank());
@@ -139,8 +136,6 @@ std::vector<ValueId> lower_scatter(const OpView& op, Builder& b) {
 Facts infer_nd(const OpView& op) {
   const Fact& data = op.in(0);
   const Fact& indices = op.in(1);
-  op.require(indices.dtype == DType::i64, "indices must be i64, got {}", indices.dtype);
-  op.require_same_dtype(0, 2);
   op.require(data.rank() >= 1 && indices.rank() >= 1, "data and indices must have at least one dim, got {} and {}",
              data.shape, indices.shape);
   op.require(indices.shape.back() <= data.rank(), "each index has {} values, but data only {} dims",
@@ -184,7 +179,6 @@ Facts infer_tensor_scatter(const OpView& op) {
   const Fact& cache = op.in(0);
   const Fact& update = op.in(1);
   const int axis = sequence_axis(op);
-  op.require_same_dtype(0, 1);
   op.require(op.s("mode") == "linear" || op.s("mode") == "circular", "mode must be linear or circular, got '{}'",
              shown(op.s("mode")));
   op.require(update.rank() == cache.rank(), "update must have rank {}, got {}", cache.rank(), update.rank());
@@ -230,7 +224,8 @@ extern const OpDef op_scatter_elements;
 constinit const OpDef op_scatter_elements = {.name = "ScatterElements",
                                              .inputs = 3,
                                              .attributes = kElementsAttributes,
-                                             .since = 18,
+                                             .forms = {11, 18},
+                                             .takes = {{kAny, inputs(0, 2)}, {kIndices, inputs(1)}},
                                              .infer = infer_elements,
                                              .kernel = kernel_elements,
                                              .real_time = true};
@@ -239,7 +234,8 @@ extern const OpDef op_scatter;
 constinit const OpDef op_scatter = {.name = "Scatter",
                                     .inputs = 3,
                                     .attributes = kScatterAttributes,
-                                    .since = 11,
+                                    .forms = {9, 11},
+                                    .takes = {{kAny, inputs(0, 2)}, {kIndices, inputs(1)}},
                                     .infer = infer_elements,
                                     .lower = lower_scatter};
 
@@ -247,18 +243,21 @@ extern const OpDef op_scatter_nd;
 constinit const OpDef op_scatter_nd = {.name = "ScatterND",
                                        .inputs = 3,
                                        .attributes = kNdAttributes,
-                                       .since = 18,
+                                       .forms = {11, 18},
+                                       .takes = {{kAny, inputs(0, 2)}, {DType::i64, inputs(1)}},
                                        .infer = infer_nd,
                                        .kernel = kernel_nd,
                                        .real_time = true};
 
 extern const OpDef op_tensor_scatter;
-constinit const OpDef op_tensor_scatter = {.name = "TensorScatter",
-                                           .inputs = {2, 3},
-                                           .attributes = kTensorScatterAttributes,
-                                           .since = 24,
-                                           .infer = infer_tensor_scatter,
-                                           .kernel = kernel_tensor_scatter,
-                                           .real_time = true};
+constinit const OpDef op_tensor_scatter = {
+    .name = "TensorScatter",
+    .inputs = {2, 3},
+    .attributes = kTensorScatterAttributes,
+    .forms = {24, 24},
+    .takes = {{kAny - DType::u2 - DType::i2, inputs(0, 1)}, {DType::i64, inputs(2)}},
+    .infer = infer_tensor_scatter,
+    .kernel = kernel_tensor_scatter,
+    .real_time = true};
 
 }  // namespace lathe::ops

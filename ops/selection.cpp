@@ -253,13 +253,15 @@ void kernel_nms(KernelContext& ctx) {
 }  // namespace
 
 extern const OpDef op_non_zero;
-constinit const OpDef op_non_zero = {.name = "NonZero", .since = 13, .dynamic_output = true, .kernel = kernel_nonzero};
+constinit const OpDef op_non_zero = {
+    .name = "NonZero", .forms = {9, 13}, .takes = kAny, .dynamic_output = true, .kernel = kernel_nonzero};
 
 extern const OpDef op_unique;
 constinit const OpDef op_unique = {.name = "Unique",
                                    .outputs = {1, 4},
                                    .attributes = kUniqueAttributes,
-                                   .since = 28,
+                                   .forms = {11, 28},
+                                   .takes = kAny,
                                    .dynamic_output = true,
                                    .kernel = kernel_unique};
 
@@ -267,7 +269,12 @@ extern const OpDef op_non_max_suppression;
 constinit const OpDef op_non_max_suppression = {.name = "NonMaxSuppression",
                                                 .inputs = {2, 5},
                                                 .attributes = kNmsAttributes,
-                                                .since = 11,
+                                                .forms = {10, 11},
+                                                .takes = {{DType::f32, inputs(0)},
+                                                          {DType::f32, inputs(1)},
+                                                          {DType::i64, inputs(2)},
+                                                          {DType::f32, inputs(3)},
+                                                          {DType::f32, inputs(4)}},
                                                 .dynamic_output = true,
                                                 .kernel = kernel_nms};
 

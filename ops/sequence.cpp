@@ -36,10 +36,7 @@ Facts infer_empty(const OpView& op) {
 
 void kernel_empty(KernelContext& ctx) { ctx.set(0, Sequence()); }
 
-Facts infer_construct(const OpView& op) {
-  for (int i = 0; i < op.inputs(); ++i) op.require_same_dtype(0, i);
-  return {sequence_of(op.in(0).dtype)};
-}
+Facts infer_construct(const OpView& op) { return {sequence_of(op.in(0).dtype)}; }
 
 void kernel_construct(KernelContext& ctx) {
   Sequence s;
@@ -95,9 +92,6 @@ constexpr Attribute kSplitAttributes[] = {{"axis", 0}, {"keepdims", 1}};
 
 Facts infer_split(const OpView& op) {
   static_cast<void>(op.axis("axis", op.in(0).rank()));
-  if (op.has(1))
-    op.require(op.in(1).dtype == DType::i64 || op.in(1).dtype == DType::i32, "split must be i32 or i64, got {}",
-               op.in(1).dtype);
   return {sequence_of(op.in(0).dtype)};
 }
 
@@ -225,21 +219,23 @@ extern const OpDef op_sequence_empty;
 constinit const OpDef op_sequence_empty = {.name = "SequenceEmpty",
                                            .inputs = 0,
                                            .attributes = kEmptyAttributes,
-                                           .since = 11,
+                                           .forms = {11, 11},
                                            .infer = infer_empty,
                                            .kernel = kernel_empty};
 
 extern const OpDef op_sequence_construct;
 constinit const OpDef op_sequence_construct = {.name = "SequenceConstruct",
                                                .inputs = {1, Arity::kMany},
-                                               .since = 11,
+                                               .forms = {11, 11},
+                                               .takes = kAny,
                                                .infer = infer_construct,
                                                .kernel = kernel_construct};
 
 extern const OpDef op_sequence_insert;
 constinit const OpDef op_sequence_insert = {.name = "SequenceInsert",
                                             .inputs = {2, 3},
-                                            .since = 11,
+                                            .forms = {11, 11},
+                                            .takes = {{kAny, inputs(1)}, {kIndices, inputs(2)}},
                                             .any_kind = true,
                                             .infer = infer_insert,
                                             .kernel = kernel_insert};
@@ -247,31 +243,38 @@ constinit const OpDef op_sequence_insert = {.name = "SequenceInsert",
 extern const OpDef op_sequence_erase;
 constinit const OpDef op_sequence_erase = {.name = "SequenceErase",
                                            .inputs = {1, 2},
-                                           .since = 11,
+                                           .forms = {11, 11},
+                                           .takes = {{kIndices, inputs(1)}},
                                            .any_kind = true,
                                            .infer = infer_erase,
                                            .kernel = kernel_erase};
 
 extern const OpDef op_sequence_at;
-constinit const OpDef op_sequence_at = {
-    .name = "SequenceAt", .inputs = 2, .since = 11, .dynamic_output = true, .any_kind = true, .kernel = kernel_at};
+constinit const OpDef op_sequence_at = {.name = "SequenceAt",
+                                        .inputs = 2,
+                                        .forms = {11, 11},
+                                        .takes = {{kIndices, inputs(1)}},
+                                        .dynamic_output = true,
+                                        .any_kind = true,
+                                        .kernel = kernel_at};
 
 extern const OpDef op_sequence_length;
 constinit const OpDef op_sequence_length = {
-    .name = "SequenceLength", .since = 11, .any_kind = true, .infer = infer_length, .kernel = kernel_length};
+    .name = "SequenceLength", .forms = {11, 11}, .any_kind = true, .infer = infer_length, .kernel = kernel_length};
 
 extern const OpDef op_split_to_sequence;
 constinit const OpDef op_split_to_sequence = {.name = "SplitToSequence",
                                               .inputs = {1, 2},
                                               .attributes = kSplitAttributes,
-                                              .since = 24,
+                                              .forms = {11, 24},
+                                              .takes = {{kAny, inputs(0)}, {kIndices, inputs(1)}},
                                               .infer = infer_split,
                                               .kernel = kernel_split};
 
 extern const OpDef op_concat_from_sequence;
 constinit const OpDef op_concat_from_sequence = {.name = "ConcatFromSequence",
                                                  .attributes = kConcatAttributes,
-                                                 .since = 11,
+                                                 .forms = {11, 11},
                                                  .dynamic_output = true,
                                                  .any_kind = true,
                                                  .kernel = kernel_concat};
@@ -280,19 +283,25 @@ extern const OpDef op_optional;
 constinit const OpDef op_optional = {.name = "Optional",
                                      .inputs = {0, 1},
                                      .attributes = kOptionalAttributes,
-                                     .since = 28,
+                                     .forms = {15, 28},
+                                     .takes = kAny,
                                      .any_kind = true,
                                      .infer = infer_optional,
                                      .kernel = kernel_optional};
 
 extern const OpDef op_optional_get_element;
-constinit const OpDef op_optional_get_element = {
-    .name = "OptionalGetElement", .since = 28, .dynamic_output = true, .any_kind = true, .kernel = kernel_get_element};
+constinit const OpDef op_optional_get_element = {.name = "OptionalGetElement",
+                                                 .forms = {15, 28},
+                                                 .takes = kAny,
+                                                 .dynamic_output = true,
+                                                 .any_kind = true,
+                                                 .kernel = kernel_get_element};
 
 extern const OpDef op_optional_has_element;
 constinit const OpDef op_optional_has_element = {.name = "OptionalHasElement",
                                                  .inputs = {0, 1},
-                                                 .since = 28,
+                                                 .forms = {15, 28},
+                                                 .takes = kAny,
                                                  .any_kind = true,
                                                  .infer = infer_has_element,
                                                  .kernel = kernel_has_element};

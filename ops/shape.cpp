@@ -9,10 +9,7 @@ namespace {
 
 constexpr Attribute kAttributes[] = {{"start", 0}, {"end", AttrKind::integer}};
 
-Facts infer(const OpView& op) {
-  require_dtype(op, 0, Accepts::anything);
-  return {{DType::i64, evaluate_shape(op).front().shape()}};
-}
+Facts infer(const OpView& op) { return {{DType::i64, evaluate_shape(op).front().shape()}}; }
 
 void kernel(KernelContext& c) {
   Tensor y = c.out(0);
@@ -23,7 +20,7 @@ void kernel(KernelContext& c) {
 
 extern const OpDef op_shape, op_size;
 constinit const OpDef op_shape = {
-    .name = "Shape", .attributes = kAttributes, .since = 25, .infer = infer, .kernel = kernel};
-constinit const OpDef op_size = {.name = "Size", .since = 25, .infer = infer, .kernel = kernel};
+    .name = "Shape", .attributes = kAttributes, .forms = 25, .takes = kAny, .infer = infer, .kernel = kernel};
+constinit const OpDef op_size = {.name = "Size", .forms = 25, .takes = kAny, .infer = infer, .kernel = kernel};
 
 }  // namespace lathe::ops

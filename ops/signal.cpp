@@ -14,8 +14,6 @@ using Complex = std::complex<double>;
 
 constexpr std::int64_t kMostSamples = std::int64_t{1} << 32;
 
-bool is_float_type(DType t) { return t == DType::f32 || t == DType::f64 || t == DType::f16 || t == DType::bf16; }
-
 /// The one integer that input i holds.
 std::int64_t scalar_int(const OpView& op, int i, std::string_view what) {
   const std::vector<std::int64_t> values = op.ints(i);
@@ -208,7 +206,6 @@ Dft read_dft(const OpView& op) {
 }
 
 Facts infer_dft(const OpView& op) {
-  op.require(is_float_type(op.in(0).dtype), "x must be f16, bf16, f32 or f64, got {}", op.in(0).dtype);
   const Dft d = read_dft(op);
   Shape out = op.in(0).shape;
   out[d.axis] = d.bins;
@@ -283,8 +280,6 @@ Frames read_frames(const OpView& op) {
 }
 
 Facts infer_stft(const OpView& op) {
-  op.require(is_float_type(op.in(0).dtype), "the signal must be f16, bf16, f32 or f64, got {}", op.in(0).dtype);
-  op.require_same_dtype(0, 2);
   const Frames f = read_frames(op);
   return {Fact(op.in(0).dtype, {op.in(0).shape[0], f.count, f.bins, 2})};
 }
@@ -319,7 +314,8 @@ void kernel_stft(KernelContext& ctx) {
 extern const OpDef op_hann_window;
 constinit const OpDef op_hann_window = {.name = "HannWindow",
                                         .attributes = kWindowAttributes,
-                                        .since = 17,
+                                        .forms = {17, 17},
+                                        .takes = kIndices,
                                         .shape_inputs = 1U,
                                         .infer = infer_window,
                                         .lower = lower_hann};
@@ -327,7 +323,8 @@ constinit const OpDef op_hann_window = {.name = "HannWindow",
 extern const OpDef op_hamming_window;
 constinit const OpDef op_hamming_window = {.name = "HammingWindow",
                                            .attributes = kWindowAttributes,
-                                           .since = 17,
+                                           .forms = {17, 17},
+                                           .takes = kIndices,
                                            .shape_inputs = 1U,
                                            .infer = infer_window,
                                            .lower = lower_hamming};
@@ -335,7 +332,8 @@ constinit const OpDef op_hamming_window = {.name = "HammingWindow",
 extern const OpDef op_blackman_window;
 constinit const OpDef op_blackman_window = {.name = "BlackmanWindow",
                                             .attributes = kWindowAttributes,
-                                            .since = 17,
+                                            .forms = {17, 17},
+                                            .takes = kIndices,
                                             .shape_inputs = 1U,
                                             .infer = infer_window,
                                             .lower = lower_blackman};
@@ -344,7 +342,8 @@ extern const OpDef op_mel_weight_matrix;
 constinit const OpDef op_mel_weight_matrix = {.name = "MelWeightMatrix",
                                               .inputs = 5,
                                               .attributes = kMelAttributes,
-                                              .since = 17,
+                                              .forms = {17, 17},
+                                              .takes = {{kIndices, inputs(0, 1, 2)}, {kFloats, inputs(3, 4)}},
                                               .shape_inputs = 7U,
                                               .infer = infer_mel,
                                               .kernel = kernel_mel};
@@ -353,7 +352,8 @@ extern const OpDef op_dft;
 constinit const OpDef op_dft = {.name = "DFT",
                                 .inputs = {1, 3},
                                 .attributes = kDftAttributes,
-                                .since = 20,
+                                .forms = {17, 20},
+                                .takes = {{kFloats, inputs(0)}, {kIndices, inputs(1)}, {DType::i64, inputs(2)}},
                                 .shape_inputs = 6U,
                                 .infer = infer_dft,
                                 .kernel = kernel_dft};
@@ -362,7 +362,8 @@ extern const OpDef op_stft;
 constinit const OpDef op_stft = {.name = "STFT",
                                  .inputs = {2, 4},
                                  .attributes = kStftAttributes,
-                                 .since = 17,
+                                 .forms = {17, 17},
+                                 .takes = {{kFloats, inputs(0, 2)}, {kIndices, inputs(1, 3)}},
                                  .shape_inputs = (1U << 1) | (1U << 3),
                                  .infer = infer_stft,
                                  .kernel = kernel_stft};

@@ -8,7 +8,6 @@ namespace {
 constexpr Attribute kAttributes[] = {{"axis", -1}};
 
 Facts infer(const OpView& op) {
-  require_dtype(op, 0, Accepts::floats);
   static_cast<void>(op.axis("axis", op.in(0).rank()));
   return {{op.in(0).dtype, op.in(0).shape}};
 }
@@ -45,11 +44,23 @@ std::vector<ValueId> lower_hardmax(const OpView& op, Builder& b) {
 
 extern const OpDef op_softmax, op_log_softmax, op_hardmax;
 
-constinit const OpDef op_softmax = {
-    .name = "Softmax", .attributes = kAttributes, .since = 13, .infer = infer, .lower = lower_softmax};
-constinit const OpDef op_log_softmax = {
-    .name = "LogSoftmax", .attributes = kAttributes, .since = 13, .infer = infer, .lower = lower_log_softmax};
-constinit const OpDef op_hardmax = {
-    .name = "Hardmax", .attributes = kAttributes, .since = 13, .infer = infer, .lower = lower_hardmax};
+constinit const OpDef op_softmax = {.name = "Softmax",
+                                    .attributes = kAttributes,
+                                    .forms = 13,
+                                    .takes = kFloats,
+                                    .infer = infer,
+                                    .lower = lower_softmax};
+constinit const OpDef op_log_softmax = {.name = "LogSoftmax",
+                                        .attributes = kAttributes,
+                                        .forms = 13,
+                                        .takes = kFloats,
+                                        .infer = infer,
+                                        .lower = lower_log_softmax};
+constinit const OpDef op_hardmax = {.name = "Hardmax",
+                                    .attributes = kAttributes,
+                                    .forms = 13,
+                                    .takes = kFloats,
+                                    .infer = infer,
+                                    .lower = lower_hardmax};
 
 }  // namespace lathe::ops

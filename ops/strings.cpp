@@ -12,10 +12,6 @@
 namespace lathe::ops {
 namespace {
 
-void require_strings(const OpView& op, int i) {
-  op.require(op.in(i).dtype == DType::string, "input {} must hold strings, got {}", i, op.in(i).dtype);
-}
-
 // ---- letters: upper and lower case of UTF-8 text, for the scripts whose cases lie at a fixed distance ----
 
 /// The code point at `i`, which moves behind it; a byte that starts none stands for itself.
@@ -91,7 +87,6 @@ constexpr Attribute kNormalizerAttributes[] = {{"case_change_action", "NONE"},
 
 void kernel_normalizer(KernelContext& ctx) {
   const OpView& op = ctx.op();
-  require_strings(op, 0);
   const Shape& shape = ctx.in(0).shape();
   const bool one_row = shape.rank() == 2 && shape[0] == 1;
   op.require(shape.rank() == 1 || one_row, "x must have shape C or 1 x C, got {}", shape);
@@ -114,11 +109,7 @@ void kernel_normalizer(KernelContext& ctx) {
 
 // ---- StringConcat ----
 
-Facts infer_concat(const OpView& op) {
-  require_strings(op, 0);
-  require_strings(op, 1);
-  return {Fact(DType::string, op.broadcast_all())};
-}
+Facts infer_concat(const OpView& op) { return {Fact(DType::string, op.broadcast_all())}; }
 
 /// The element of a tensor that broadcasts to `shape` at flat position i.
 std::int64_t broadcast_position(const Shape& from, const Shape& shape, std::int64_t i) {
@@ -163,7 +154,6 @@ std::vector<std::string> split(const std::string& s, std::string_view delimiter,
 }
 
 void kernel_split(KernelContext& ctx) {
-  require_strings(ctx.op(), 0);
   const std::int64_t most = ctx.op().has_attr("maxsplit") ? ctx.op().i("maxsplit") : -1;
   std::vector<std::vector<std::string>> rows;
   std::size_t width = 0;
@@ -188,10 +178,7 @@ void kernel_split(KernelContext& ctx) {
 
 constexpr Attribute kRegexAttributes[] = {{"pattern", ""}};
 
-Facts infer_regex(const OpView& op) {
-  require_strings(op, 0);
-  return {Fact(DType::boolean, op.in(0).shape)};
-}
+Facts infer_regex(const OpView& op) { return {Fact(DType::boolean, op.in(0).shape)}; }
 
 void kernel_regex(KernelContext& ctx) {
   RE2::Options options;
@@ -227,8 +214,6 @@ std::int64_t vocabulary_size(const OpView& op) {
 
 Facts infer_tf_idf(const OpView& op) {
   const Fact& x = op.in(0);
-  op.require(x.dtype == DType::string || x.dtype == DType::i32 || x.dtype == DType::i64,
-             "x must hold strings, i32 or i64, got {}", x.dtype);
   op.require(x.rank() <= 2, "x must have at most 2 dims, got shape {}", x.shape);
   const std::string_view mode = op.s("mode");
   op.require(mode == "TF" || mode == "IDF" || mode == "TFIDF", "mode must be TF, IDF or TFIDF, got '{}'", shown(mode));
@@ -321,33 +306,41 @@ void kernel_tf_idf(KernelContext& ctx) {
 extern const OpDef op_string_normalizer;
 constinit const OpDef op_string_normalizer = {.name = "StringNormalizer",
                                               .attributes = kNormalizerAttributes,
-                                              .since = 10,
+                                              .forms = {10, 10},
+                                              .takes = DType::string,
                                               .dynamic_output = true,
                                               .kernel = kernel_normalizer};
 
 extern const OpDef op_string_concat;
-constinit const OpDef op_string_concat = {
-    .name = "StringConcat", .inputs = 2, .since = 20, .infer = infer_concat, .kernel = kernel_concat};
+constinit const OpDef op_string_concat = {.name = "StringConcat",
+                                          .inputs = 2,
+                                          .forms = {20, 20},
+                                          .takes = DType::string,
+                                          .infer = infer_concat,
+                                          .kernel = kernel_concat};
 
 extern const OpDef op_string_split;
 constinit const OpDef op_string_split = {.name = "StringSplit",
                                          .outputs = {1, 2},
                                          .attributes = kSplitAttributes,
-                                         .since = 20,
+                                         .forms = {20, 20},
+                                         .takes = DType::string,
                                          .dynamic_output = true,
                                          .kernel = kernel_split};
 
 extern const OpDef op_regex_full_match;
 constinit const OpDef op_regex_full_match = {.name = "RegexFullMatch",
                                              .attributes = kRegexAttributes,
-                                             .since = 20,
+                                             .forms = {20, 20},
+                                             .takes = DType::string,
                                              .infer = infer_regex,
                                              .kernel = kernel_regex};
 
 extern const OpDef op_tf_idf_vectorizer;
 constinit const OpDef op_tf_idf_vectorizer = {.name = "TfIdfVectorizer",
                                               .attributes = kTfIdfAttributes,
-                                              .since = 9,
+                                              .forms = {9, 9},
+                                              .takes = kIndices | DType::string,
                                               .infer = infer_tf_idf,
                                               .kernel = kernel_tf_idf};
 

@@ -287,6 +287,7 @@ extern const OpDef op_ml_svm_regressor;
 constinit const OpDef op_ml_svm_regressor = {.name = "SVMRegressor",
                                              .domain = "ai.onnx.ml",
                                              .attributes = kRegressorAttributes,
+                                             .takes = kIndices | DType::f32 | DType::f64,
                                              .infer = infer_regressor,
                                              .kernel = kernel_regressor};
 
@@ -295,6 +296,7 @@ constinit const OpDef op_ml_svm_classifier = {.name = "SVMClassifier",
                                               .domain = "ai.onnx.ml",
                                               .outputs = {1, 2},
                                               .attributes = kClassifierAttributes,
+                                              .takes = kIndices | DType::f32 | DType::f64,
                                               .infer = infer_classifier,
                                               .kernel = kernel_classifier};
 

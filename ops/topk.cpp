@@ -12,9 +12,7 @@ constexpr Attribute kAttributes[] = {{"axis", -1}, {"largest", 1}, {"sorted", 1}
 
 Facts infer(const OpView& op) {
   const Fact& x = op.in(0);
-  op.require(x.dtype.is_integer() || x.dtype.is_float(), "x must hold numbers, got {}", x.dtype);
   const int axis = op.axis("axis", x.rank());
-  op.require(op.in(1).dtype == DType::i64, "k must be i64, got {}", op.in(1).dtype);
   const std::vector<std::int64_t> k = op.ints(1);
   op.require(k.size() == 1, "k must be one value, got {}", k.size());
   op.require(k[0] >= 0 && k[0] <= x.shape[axis], "k is {}, but axis {} has {} elements", k[0], axis, x.shape[axis]);
@@ -92,7 +90,8 @@ constinit const OpDef op_top_k = {.name = "TopK",
                                   .inputs = 2,
                                   .outputs = {1, 2},
                                   .attributes = kAttributes,
-                                  .since = 24,
+                                  .forms = 24,
+                                  .takes = {{kNumbers, inputs(0)}, {DType::i64, inputs(1)}},
                                   .shape_inputs = 1U << 1,
                                   .infer = infer,
                                   .kernel = kernel,

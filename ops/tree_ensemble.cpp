@@ -580,7 +580,8 @@ constinit const OpDef op_ml_tree_ensemble_classifier = {.name = "TreeEnsembleCla
                                                         .domain = "ai.onnx.ml",
                                                         .outputs = {1, 2},
                                                         .attributes = kClassifierAttributes,
-                                                        .since = 5,
+                                                        .forms = 5,
+                                                        .takes = kIndices | DType::f32 | DType::f64,
                                                         .infer = infer_classifier,
                                                         .lower = lower_classifier};
 
@@ -588,7 +589,8 @@ extern const OpDef op_ml_tree_ensemble_regressor;
 constinit const OpDef op_ml_tree_ensemble_regressor = {.name = "TreeEnsembleRegressor",
                                                        .domain = "ai.onnx.ml",
                                                        .attributes = kRegressorAttributes,
-                                                       .since = 5,
+                                                       .forms = 5,
+                                                       .takes = kIndices | DType::f32 | DType::f64,
                                                        .infer = infer_regressor,
                                                        .lower = lower_regressor};
 
@@ -596,7 +598,8 @@ extern const OpDef op_ml_tree_ensemble;
 constinit const OpDef op_ml_tree_ensemble = {.name = "TreeEnsemble",
                                              .domain = "ai.onnx.ml",
                                              .attributes = kEnsembleAttributes,
-                                             .since = 5,
+                                             .forms = {5, 5},
+                                             .takes = DTypes(DType::f32) | DType::f64 | DType::f16,
                                              .infer = infer_ensemble,
                                              .lower = lower_ensemble};
 

@@ -38,7 +38,6 @@ Columns read_columns(const OpView& op) {
 
 Facts infer_col2im(const OpView& op) {
   const DType dtype = op.in(0).dtype;
-  op.require(dtype.is_float() || dtype.is_integer() || dtype == DType::boolean, "x must hold numbers, got {}", dtype);
   const Columns c = read_columns(op);
   Shape out{c.batch, c.channels};
   for (std::int64_t extent : c.window.in) out.push_back(extent);
@@ -171,24 +170,28 @@ void kernel_det(KernelContext& ctx) {
 }  // namespace
 
 extern const OpDef op_col2_im;
-constinit const OpDef op_col2_im = {.name = "Col2Im",
-                                    .inputs = 3,
-                                    .attributes = kCol2ImAttributes,
-                                    .since = 18,
-                                    .shape_inputs = 6U,
-                                    .infer = infer_col2im,
-                                    .kernel = kernel_col2im};
+constinit const OpDef op_col2_im = {
+    .name = "Col2Im",
+    .inputs = 3,
+    .attributes = kCol2ImAttributes,
+    .forms = {18, 18},
+    .takes = {{kReals | DType::boolean, inputs(0)}, {kIndices, inputs(1)}, {kIndices, inputs(2)}},
+    .shape_inputs = 6U,
+    .infer = infer_col2im,
+    .kernel = kernel_col2im};
 
 extern const OpDef op_center_crop_pad;
 constinit const OpDef op_center_crop_pad = {.name = "CenterCropPad",
                                             .inputs = 2,
                                             .attributes = kCropAttributes,
-                                            .since = 18,
+                                            .forms = {18, 18},
+                                            .takes = {{kAny, inputs(0)}, {kIndices, inputs(1)}},
                                             .shape_inputs = 1U << 1,
                                             .infer = infer_crop,
                                             .expr = expr_crop};
 
 extern const OpDef op_det;
-constinit const OpDef op_det = {.name = "Det", .since = 22, .infer = infer_det, .kernel = kernel_det};
+constinit const OpDef op_det = {
+    .name = "Det", .forms = {11, 22}, .takes = kFloats, .infer = infer_det, .kernel = kernel_det};
 
 }  // namespace lathe::ops

@@ -31,7 +31,6 @@ std::vector<int> permutation(const OpView& op) {
 }
 
 Facts infer_transpose(const OpView& op) {
-  require_dtype(op, 0, Accepts::anything);
   Shape shape;
   for (int axis : permutation(op)) shape.push_back(op.in(0).shape[axis]);
   return {{op.in(0).dtype, shape}};
@@ -94,7 +93,6 @@ std::vector<Range> ranges(const OpView& op) {
 }
 
 Facts infer_slice(const OpView& op) {
-  require_dtype(op, 0, Accepts::anything);
   Shape shape;
   for (const Range& range : ranges(op)) shape.push_back(range.extent);
   return {{op.in(0).dtype, shape}};
@@ -113,7 +111,6 @@ Scalar slice_expr(const OpView& op, LoopBuilder& b, int, const Coords& at) {
 // ---- Expand ----
 
 Facts infer_expand(const OpView& op) {
-  require_dtype(op, 0, Accepts::anything);
   const std::vector<std::int64_t> target = op.ints(1);
   op.require(target.size() <= Shape::kMaxRank, "shape has {} entries, at most {} are supported", target.size(),
              Shape::kMaxRank);
@@ -145,7 +142,6 @@ std::vector<bool> squeezed_axes(const OpView& op) {
 }
 
 Facts infer_squeeze(const OpView& op) {
-  require_dtype(op, 0, Accepts::anything);
   const Shape& x = op.in(0).shape;
   const std::vector<bool> squeezed = squeezed_axes(op);
   Shape shape;
@@ -173,7 +169,6 @@ std::vector<bool> unsqueezed_axes(const OpView& op) {
 }
 
 Facts infer_unsqueeze(const OpView& op) {
-  require_dtype(op, 0, Accepts::anything);
   Shape shape;
   int d = 0;
   for (bool inserted : unsqueezed_axes(op)) shape.push_back(inserted ? 1 : op.in(0).shape[d++]);
@@ -221,7 +216,6 @@ std::vector<std::int64_t> parts(const OpView& op, std::int64_t dim) {
 }
 
 Facts infer_split(const OpView& op) {
-  require_dtype(op, 0, Accepts::anything);
   const int axis = op.axis("axis", op.in(0).rank());
   Facts facts;
   for (std::int64_t part : parts(op, op.in(0).shape[axis])) {
@@ -247,34 +241,39 @@ extern const OpDef op_transpose, op_slice, op_expand, op_squeeze, op_unsqueeze, 
 
 constinit const OpDef op_transpose = {.name = "Transpose",
                                       .attributes = kTransposeAttributes,
-                                      .since = 25,
+                                      .forms = 25,
+                                      .takes = kAny,
                                       .infer = infer_transpose,
                                       .expr = transpose_expr,
                                       .is_view = true};
 constinit const OpDef op_slice = {.name = "Slice",
                                   .inputs = {3, 5},
-                                  .since = 13,
+                                  .forms = 13,
+                                  .takes = {{kAny, inputs(0)}, {kIndices, inputs(1, 2, 3, 4)}},
                                   .shape_inputs = input_bit(1) | input_bit(2) | input_bit(3) | input_bit(4),
                                   .infer = infer_slice,
                                   .expr = slice_expr,
                                   .is_view = true};
 constinit const OpDef op_expand = {.name = "Expand",
                                    .inputs = 2,
-                                   .since = 13,
+                                   .forms = {8, 13},
+                                   .takes = {{kAny, inputs(0)}, {kIndices, inputs(1)}},
                                    .shape_inputs = input_bit(1),
                                    .infer = infer_expand,
                                    .expr = expand_expr,
                                    .is_view = true};
 constinit const OpDef op_squeeze = {.name = "Squeeze",
                                     .inputs = {1, 2},
-                                    .since = 25,
+                                    .forms = 25,
+                                    .takes = {{kAny, inputs(0)}, {kIndices, inputs(1)}},
                                     .shape_inputs = input_bit(1),
                                     .infer = infer_squeeze,
                                     .expr = squeeze_expr,
                                     .is_view = true};
 constinit const OpDef op_unsqueeze = {.name = "Unsqueeze",
                                       .inputs = 2,
-                                      .since = 25,
+                                      .forms = 25,
+                                      .takes = {{kAny, inputs(0)}, {kIndices, inputs(1)}},
                                       .shape_inputs = input_bit(1),
                                       .infer = infer_unsqueeze,
                                       .expr = unsqueeze_expr,
@@ -283,7 +282,8 @@ constinit const OpDef op_split = {.name = "Split",
                                   .inputs = {1, 2},
                                   .outputs = {1, Arity::kMany},
                                   .attributes = kSplitAttributes,
-                                  .since = 18,
+                                  .forms = 18,
+                                  .takes = {{kAny, inputs(0)}, {kIndices, inputs(1)}},
                                   .shape_inputs = input_bit(1),
                                   .infer = infer_split,
                                   .expr = split_expr,

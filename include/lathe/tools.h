@@ -107,10 +107,20 @@ LATHE_API Result<PlanRecord> try_explain_run(const Engine& engine, const Inputs&
 
 // ---- operators ----
 
+/// The dtypes of tensors that some inputs of an operator take.
+struct InputDTypes {
+  std::vector<int> inputs;    ///< ascending; empty: every input
+  bool and_behind = false;    ///< those behind the last of `inputs`, too
+  std::vector<DType> dtypes;  ///< in the order of their codes
+  bool alike = true;          ///< the inputs must share one of them
+};
+
 struct OperatorInfo {
   std::string name;
-  std::string domain;  ///< "" is ONNX's default domain
-  int since = 1;       ///< the newest opset that changed it; older forms are upgraded
+  std::string domain;              ///< "" is ONNX's default domain
+  int first = 1;                   ///< the opset that introduced it
+  int since = 1;                   ///< the newest opset that changed it; older forms are upgraded
+  std::vector<InputDTypes> takes;  ///< inputs that are not named take what the operator's text says
   /// "lower": said in other operators; "expr": compiled loops; "kernel": plain C++; "region": a graph that is run.
   std::string how;
   bool onednn = false;  ///< offered to oneDNN first, which takes it for some dtypes and layouts

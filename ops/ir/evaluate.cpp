@@ -144,10 +144,20 @@ std::vector<Value> evaluate_expr(const Node& node, std::span<const Value> inputs
   return outputs;
 }
 
-/// Failure where an input is no tensor and the operator takes nothing else.
-void require_kinds(const OpView& op) {
+/// Failure where an input is no tensor and the operator takes nothing else, or of a dtype that it does not take.
+void require_inputs(const OpView& op) {
   for (int i = 0; i < op.inputs() && !op.op().any_kind; ++i) {
     if (op.has(i)) op.require(op.in(i).is_tensor(), "input {} must be a tensor, got {}", i, op.in(i).to_string());
+  }
+  for (const Takes& rule : op.op().takes) {
+    int first = kNone;
+    for (int i = 0; i < op.inputs(); ++i) {
+      if (!rule.covers(i) || !op.has(i) || !op.in(i).is_tensor()) continue;
+      op.require(rule.dtypes.contains(op.in(i).dtype), "input {} must be {}, got {}", i, rule.dtypes.to_string(),
+                 op.in(i).dtype);
+      if (first == kNone) first = i;
+      if (rule.alike) op.require_same_dtype(first, i);
+    }
   }
 }
 
@@ -155,7 +165,7 @@ void require_kinds(const OpView& op) {
 
 Facts infer_node(const Node& node, std::span<const Fact* const> inputs, std::span<const Tensor* const> values) {
   const OpView view(node, inputs, values);
-  require_kinds(view);
+  require_inputs(view);
   Facts facts = node.op->infer(view);
   for (const Fact& f : facts) {
     if (!f.is_tensor()) continue;
@@ -184,7 +194,7 @@ std::vector<Value> evaluate_node(const Node& node, std::span<const Value> inputs
   if (node.op->lower) return evaluate_lowered(node, inputs, run_loop);
   Facts facts;
   if (node.op->dynamic_output) {
-    require_kinds(OpView(node, fact_pointers, values));
+    require_inputs(OpView(node, fact_pointers, values));
   } else {
     facts = infer_node(node, fact_pointers, values);
   }

@@ -6,6 +6,7 @@
 #include <string_view>
 #include <vector>
 
+#include "ops/ir/dtypes.h"
 #include "ops/ir/failure.h"
 #include "ops/ir/graph.h"
 
@@ -60,6 +61,15 @@ struct Arity {
   constexpr Arity(int l, int m) : least(l), most(m) {}
 };
 
+/// The opsets of its domain in which an operator appeared and in which its form changed last: older forms are upgraded
+/// to that one at import.
+struct Forms {
+  int first = 1;
+  int newest = 1;
+  constexpr Forms(int n) : newest(n) {}  // NOLINT(google-explicit-constructor)
+  constexpr Forms(int f, int n) : first(f), newest(n) {}
+};
+
 /// Operators whose bodies are graphs; the runtime executes them.
 enum class Region : std::uint8_t { none, if_, loop, scan, sequence_map };
 
@@ -72,7 +82,9 @@ struct OpDef {
   Arity outputs = 1;
   std::span<const Attribute> attributes = {};
   std::span<const std::string_view> subgraphs = {};  ///< names of the graph attributes, for region operators
-  int since = 1;  ///< the newest opset in which the operator's form changed; older forms are upgraded at import
+  Forms forms = 1;
+  /// The dtypes of tensors that inputs take, checked before `infer`.
+  TakesRules takes = {};
 
   /// Bit i: `infer` reads the value of input i (the target shape of Reshape). While such a value is unknown until run
   /// time, the node runs on its own, between statically planned parts.

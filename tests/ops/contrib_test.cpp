@@ -184,7 +184,8 @@ TEST(Contrib, BlocksOfFewBitsAreRefusedWhereTheyDoNotFit) {
   expect_refused("GatherBlockQuantized", {data, rows, f32({5, 1})}, gather(4, 16, 0, 1), "does not fit blocks of 16");
   expect_refused("GatherBlockQuantized", {data, rows, f32({5, 1}), u8({5, 2})}, gather(8, 16, 0, 1),
                  "input 3 of shape");
-  expect_refused("GatherBlockQuantized", {f32({5, 16}), rows, f32({5, 1})}, gather(8, 16, 0, 1), "the data must be u8");
+  expect_refused("GatherBlockQuantized", {f32({5, 16}), rows, f32({5, 1})}, gather(8, 16, 0, 1),
+                 "input 0 must be f8e4m3fn, f8e4m3fnuz, f8e5m2, f8e5m2fnuz, f8e8m0, f4e2m1, i4, u8 or u4");
 }
 
 TEST(Contrib, ProductsNameTheOperatorThatTheyAreSaidThrough) {
