@@ -7,10 +7,13 @@
 //   matmul(x, W) · s    = matmul(x, W·s)               s per column, or one value
 //   view(conv(x, W) + t) · s = view(conv(x, W·s) + t·s)   s one value, any views and shifts between: attention's scale
 //
-// Folded in float64 and rounded once. Declines where a finite weight would become infinite, or where the weight or the
-// intermediate result has another reader.
+// Folded in float64 and rounded once. Declines where a factor is not finite, a finite weight would become infinite or a
+// weight's bits would be lost below the smallest normal number, or where the weight or the intermediate result has
+// another reader.
 #include <algorithm>
 #include <cmath>
+#include <functional>
+#include <limits>
 #include <optional>
 
 #include "ops/ir/builder.h"
@@ -71,22 +74,36 @@ class Folder {
     return values;
   }
 
+  static bool finite(const std::vector<double>& factors) {
+    return std::all_of(factors.begin(), factors.end(), [](double f) { return std::isfinite(f); });
+  }
+
+  /// What is scaled: an input may be large that a weight too small for all its bits is multiplied with.
+  enum class Part : std::uint8_t { weight, shift };
+
   /// W with every element times a factor, which is the same for `run` elements in a row: factor(the first of them).
-  /// Nothing where a finite element becomes infinite.
+  /// Nothing where a finite element becomes infinite, or all of a run's weights subnormal.
   template <class Factor>
-  static std::optional<Tensor> scaled(const Tensor& w, std::int64_t run, const Factor& factor) {
+  static std::optional<Tensor> scaled(Part part, const Tensor& w, std::int64_t run, const Factor& factor) {
+    constexpr float kNormal = std::numeric_limits<float>::min();
     Tensor result(DType::f32, w.shape());
     const auto from = w.view<float>();
     const auto to = result.mutable_view<float>();
-    bool overflows = false;
     for (std::size_t begin = 0; begin < from.size(); begin += static_cast<std::size_t>(run)) {
       const double f = factor(static_cast<std::int64_t>(begin));
+      float most_before = 0;
+      float most_after = 0;
+      bool overflows = false;
       for (std::size_t i = begin; i < begin + static_cast<std::size_t>(run); ++i) {
         to[i] = static_cast<float>(static_cast<double>(from[i]) * f);
         overflows = overflows || (std::isfinite(from[i]) && !std::isfinite(to[i]));
+        most_before = std::max(most_before, std::abs(from[i]));
+        most_after = std::max(most_after, std::abs(to[i]));
       }
+      const bool vanishes = part == Part::weight && f != 0 && most_before >= kNormal && most_after < kNormal;
+      if (overflows || vanishes) return std::nullopt;
     }
-    return overflows ? std::nullopt : std::optional<Tensor>(std::move(result));
+    return result;
   }
 
   /// Whether the model declares `v` with that rank and that many channels.
@@ -171,19 +188,17 @@ class Folder {
       const Tensor& t = constant(node.inputs[1 - side]);
       if (!t.defined() || t.dtype() != DType::f32 || t.shape().rank() != 0) continue;
       const double factor = t.number(0);
-      std::vector<std::pair<Node*, Tensor>> shifts;  // the Adds on the way, and what they add then
+      std::vector<NodeId> adds;  // on the way
       ValueId y = node.inputs[side];
       NodeId p = graph_.value(y).producer;
       while (p != kNone && only_reader(y) && !contraction(graph_.node(p))) {
-        Node& n = graph_.edit(p);
+        const Node& n = graph_.node(p);
         std::size_t from = 0;
         if (is(n, "Add")) {
-          from = graph_.value(n.inputs[0]).is_constant() ? 1 : 0;
+          from = shift_of(n) == 0 ? 1 : 0;
           const Tensor& shift = constant(n.inputs[1 - from]);
           if (!shift.defined() || shift.dtype() != DType::f32) break;
-          auto scaled_shift = scaled(shift, shift.size(), [&](std::int64_t) { return factor; });
-          if (!scaled_shift) break;
-          shifts.emplace_back(&n, std::move(*scaled_shift));
+          adds.push_back(p);
         } else if (!(is(n, "Reshape") || (n.op->is_view && n.outputs.size() == 1))) {
           break;
         }
@@ -191,12 +206,21 @@ class Folder {
         p = graph_.value(y).producer;
       }
       if (p == kNone || !only_reader(y) || !contraction(graph_.node(p))) continue;
+      std::vector<Tensor> shifts;
+      for (NodeId add : adds) {
+        const Node& n = graph_.node(add);
+        const Tensor& shift = constant(n.inputs[shift_of(n)]);
+        auto product = scaled(Part::shift, shift, shift.size(), [&](std::int64_t) { return factor; });
+        if (product) shifts.push_back(std::move(*product));
+      }
+      if (shifts.size() != adds.size()) continue;
       Node& n = graph_.edit(p);
       const auto c = channels_of(n);
       if (!c || !scale(n, *c, std::vector<double>(static_cast<std::size_t>(c->count), factor))) continue;
-      for (auto& [add, shift] : shifts) {
-        ValueId& in = add->inputs[graph_.value(add->inputs[0]).is_constant() ? 0 : 1];
-        in = graph_.add_constant(std::move(shift), graph_.value(in).name);
+      for (std::size_t i = 0; i < adds.size(); ++i) {
+        Node& add = graph_.edit(adds[i]);
+        ValueId& in = add.inputs[shift_of(add)];
+        in = graph_.add_constant(std::move(shifts[i]), graph_.value(in).name);
       }
       finish(id, node.outputs[0], node.inputs[side]);
       return true;
@@ -204,9 +228,16 @@ class Folder {
     return false;
   }
 
+  /// Which input of an Add is the constant, where one is.
+  [[nodiscard]] std::size_t shift_of(const Node& add) const {
+    return graph_.value(add.inputs[0]).is_constant() ? 0 : 1;
+  }
+
   bool scale(Node& n, const Channels& c, const std::vector<double>& s) {
-    if (!only_reader(n.inputs[1])) return false;
-    const auto w = scaled(constant(n.inputs[1]), c.inner,
+    if (!only_reader(n.inputs[1]) || !finite(s)) return false;
+    const Tensor& old = constant(n.inputs[1]);
+    const bool one_factor = std::adjacent_find(s.begin(), s.end(), std::not_equal_to<>()) == s.end();
+    const auto w = scaled(Part::weight, old, one_factor ? std::max<std::int64_t>(1, old.size()) : c.inner,
                           [&](std::int64_t i) { return s[static_cast<std::size_t>(channel_of(n, c, i))]; });
     if (!w) return false;
     std::optional<Tensor> bias;
@@ -214,7 +245,7 @@ class Folder {
     if (biased) {
       const Tensor& b = constant(n.inputs[2]);
       if (!b.defined() || b.dtype() != DType::f32 || b.size() != c.count) return false;
-      bias = scaled(b, 1, [&](std::int64_t i) { return s[static_cast<std::size_t>(i)]; });
+      bias = scaled(Part::shift, b, 1, [&](std::int64_t i) { return s[static_cast<std::size_t>(i)]; });
       if (!bias) return false;
     }
     n.inputs[1] = graph_.add_constant(*w, graph_.value(n.inputs[1]).name);
@@ -245,21 +276,21 @@ class Folder {
     Node& n = graph_.edit(consumers_[static_cast<std::size_t>(node.outputs[0])].front());
     if (!is(n, "Conv") || n.inputs[0] != node.outputs[0] || n.inputs[1] == node.outputs[0]) return false;
     const Tensor& w = constant(n.inputs[1]);
-    if (!w.defined() || w.dtype() != DType::f32 || w.shape().rank() < 3) return false;
+    if (!w.defined() || w.dtype() != DType::f32 || w.shape().rank() < 3 || !only_reader(n.inputs[1])) return false;
     const std::int64_t group = ops::OpView(n, {}, {}).i("group");
     if (group < 1 || w.shape()[0] % group != 0) return false;
     const std::int64_t channels = w.shape()[1] * group;
     for (std::size_t side = 0; side < 2; ++side) {
       const Tensor& t = constant(node.inputs[1 - side]);
       const auto s = per_channel(t, w.shape().rank(), 1, channels);
-      if (!s || graph_.value(node.inputs[side]).is_constant()) continue;
+      if (!s || !finite(*s) || graph_.value(node.inputs[side]).is_constant()) continue;
       // One channel times many, or a missing dim times one of extent 1, makes what the convolution reads.
       if (t.shape().rank() > 0 && !has_channels(node.inputs[side], w.shape().rank(), channels)) continue;
       std::int64_t kernel = 1;
       for (int d = 2; d < w.shape().rank(); ++d) kernel *= w.shape()[d];
       const std::int64_t in = w.shape()[1];
       const std::int64_t out_per_group = w.shape()[0] / group;
-      const auto folded = scaled(w, kernel, [&](std::int64_t i) {
+      const auto folded = scaled(Part::weight, w, kernel, [&](std::int64_t i) {
         const std::int64_t m = i / kernel / in;
         return (*s)[static_cast<std::size_t>(m / out_per_group * in + i / kernel % in)];
       });

@@ -106,6 +106,13 @@ TEST(FoldScaleAxis, DeclinesWhereTheWeightHasAnotherReader) {
   EXPECT_EQ(expect_same_results(fold_scale_axis, text).operators(), "Conv Mul Conv");
 }
 
+TEST(FoldScaleAxis, InFrontDeclinesWhereTheWeightHasAnotherReader) {
+  const std::string text =
+      "graph g(%x: f32[1,4,3,3]) {\n  %w = " + constant({2, 4, 2, 2}, 1) + "\n  %s = " + constant({1, 4, 1, 1}, 2) +
+      "\n  %m = Mul(%x, %s) @m\n  %y = Conv(%m, %w) @y\n  %z = Conv(%x, %w) @z\n  return %y, %z\n}";
+  EXPECT_EQ(expect_same_results(fold_scale_axis, text).operators(), "Mul Conv Conv");
+}
+
 /// A layer's projection to heads, as attention scales it; `between` makes %v of %b.
 std::string heads(const std::string& between, const std::string& scale = "constant f32[] [0.25]",
                   const std::string& result = "%y") {
@@ -145,11 +152,40 @@ TEST(FoldScaleAxis, DeclinesWhereAScaleIsNotPerChannel) {
             "MatMul Mul Add");
 }
 
+/// MatMul by the constant `w`, and Mul of one value behind it.
+std::string scaled_by(const std::string& factor, const std::string& x, const std::string& w) {
+  return "graph g(%x: " + x + ") {\n  %w = constant " + w + "\n  %s = constant f32[] [" + factor +
+         "]\n  %m = MatMul(%x, %w) @m\n  %y = Mul(%m, %s) @y\n  return %y\n}";
+}
+
 TEST(FoldScaleAxis, DeclinesWhereAWeightWouldBecomeInfinite) {
   const std::string text =
       "graph g(%x: f32[1,1,2,2]) {\n  %w = constant f32[1,1,1,1] [1e30]\n  %s = constant f32[] [1e30]\n"
       "  %c = Conv(%x, %w) @c\n  %y = Mul(%c, %s) @y\n  return %y\n}";
   EXPECT_EQ(run_pass(fold_scale_axis, text).operators(), "Conv Mul");
+}
+
+TEST(FoldScaleAxis, DeclinesWhereWeightsWouldVanish) {
+  // x can be as large as w is small.
+  const auto text = [](const std::string& body) {
+    return "graph g(%x: f32[1,1,2,2]) {\n  %w = constant f32[1,1,1,2] [1e-30, 0.0]\n  %s = constant f32[] [1e-20]\n" +
+           body + "  return %y\n}";
+  };
+  EXPECT_EQ(run_pass(fold_scale_axis, text("  %c = Conv(%x, %w) @c\n  %y = Mul(%c, %s) @y\n")).operators(), "Conv Mul");
+  EXPECT_EQ(run_pass(fold_scale_axis, text("  %c = Mul(%x, %s) @c\n  %y = Conv(%c, %w) @y\n")).operators(), "Mul Conv");
+}
+
+TEST(FoldScaleAxis, AFactorOfZeroIsFolded) {
+  EXPECT_EQ(
+      expect_same_results(fold_scale_axis, scaled_by("0.0", "f32[2,2]", "f32[2,3] [1.0, 2.0, 3.0, 4.0, 5.0, 6.0]"))
+          .operators(),
+      "MatMul");
+}
+
+TEST(FoldScaleAxis, DeclinesWhereAFactorIsNotFinite) {
+  // A sum over nothing is 0, and 0 · inf is no number.
+  const PassResult r = run_pass(fold_scale_axis, scaled_by("inf", "f32[2,0]", "f32[0,3] []"));
+  EXPECT_EQ(r.operators(), "MatMul Mul");
 }
 
 TEST(FoldScaleAxis, DeclinesWhereTheWeightIsNoConstant) {
