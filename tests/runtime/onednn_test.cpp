@@ -672,6 +672,9 @@ TEST(OneDnn, WeightFormatsAreEqualWhereWeightsCanBeShared) {
   EXPECT_GE(a.primitive->weights_bytes(), 32 * 32 * 9 * sizeof(float));
   ConvSpec wider = spec_of({{1, 16, 14, 14}, {32, 16, 3, 3}, 1, {1, 1}, {1, 1}, {1, 1}, {1, 1}});
   EXPECT_NE(make_convolution(wider).primitive->weights_format(), a.primitive->weights_format());
+  ConvSpec transposed = small;
+  transposed.transposed = true;  // its weights lie the other way round
+  EXPECT_NE(make_convolution(transposed).primitive->weights_format(), a.primitive->weights_format());
 }
 
 TEST(OneDnn, LeavesTheHostsOpenMpSettings) {

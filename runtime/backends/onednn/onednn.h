@@ -128,7 +128,7 @@ class Primitive {
   /// Bytes of scratch that each running part needs for itself; any alignment. 0 is common.
   [[nodiscard]] std::size_t scratch_bytes() const;
 
-  /// The layout weights must be packed to: equal strings mean that packed weights can be shared between primitives.
+  /// The layouts that weights are packed from and to: where they are equal, primitives can share packed weights.
   /// Empty: weights are used as they are, nothing is to be packed.
   [[nodiscard]] const std::string& weights_format() const;
   [[nodiscard]] std::size_t weights_bytes() const;

@@ -244,7 +244,7 @@ void Primitive::Impl::finish(const std::vector<PostOp>& post_ops, const std::opt
   }
   if (plain && *plain != packed_weights) {
     plain_weights = plain;
-    weights_format = format_key(packed_weights);
+    weights_format = format_key(*plain) + " packed to " + format_key(packed_weights);
   }
   for (const Kernel& kernel : kernels) scratch_bytes = std::max(scratch_bytes, kernel.scratchpad.get_size());
   name = kernels[0].name;
