@@ -377,9 +377,11 @@ class Fuser {
       for (NodeId n : c.group.nodes) {
         for (ValueId in : graph_.node(n).inputs) {
           if (in == kNone) continue;
-          // What its own nodes make is inlined, also where a view of them is a group that reads this one.
+          // What its own nodes make is inlined, also where a view of them is a group that reads this one. A plain node
+          // reads from memory, whatever others of its group see through the same view.
           const NodeId p = producer(in);
-          if (p != kNone && std::find(c.group.nodes.begin(), c.group.nodes.end(), p) != c.group.nodes.end()) continue;
+          const bool own = std::find(c.group.nodes.begin(), c.group.nodes.end(), p) != c.group.nodes.end();
+          if (own && kind(n) != Kind::plain) continue;
           const int m = maker[static_cast<std::size_t>(in)];
           if (m >= 0 && m != g) self(self, m);
         }

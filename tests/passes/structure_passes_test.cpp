@@ -181,6 +181,16 @@ TEST(GraphFuse, ATransposedConvolutionTakesAnEpilogueButNoPrologue) {
   EXPECT_EQ(groups_of(text, false), "Neg | ConvTranspose | Add | Relu");
 }
 
+TEST(GraphFuse, AViewThatATransposedConvolutionReadsComesBeforeItWhateverItsEpilogueReads) {
+  const std::string text = R"(graph g(%x: f32[1,2,4,3], %w: f32[2,2,1,1]) {
+  %t = Transpose(%x) {perm = [0, 1, 3, 2]} @t
+  %c = ConvTranspose(%t, %w) @c
+  %y = Add(%c, %t) @y
+  return %y
+})";
+  EXPECT_EQ(groups_of(text), "Transpose | Add ConvTranspose Transpose");
+}
+
 TEST(GraphFuse, ViewsCostNoKernel) {
   const std::string groups = groups_of(R"(graph g(%x: f32[4,5], %z: f32[5,4]) {
   %t = Transpose(%x) @t
