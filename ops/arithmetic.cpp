@@ -58,7 +58,15 @@ Facts infer_pow(const OpView& op) { return {{op.in(0).dtype, op.broadcast_all()}
 Scalar pow_expr(const OpView&, LoopBuilder& b, int, const Coords& at) {
   const Ex x(b, b.in_broadcast(0, at));
   const Ex y(b, b.in_broadcast(1, at));
-  if (x.dtype().is_float()) return pow(x, y.cast(x.dtype()));
+  if (x.dtype().is_float()) {
+    const Ex p = pow(x, y.cast(x.dtype()));
+    if (y.dtype().is_float() || y.dtype().bits() < 32 || x.dtype() == DType::f64) return p;
+    // As float32 every whole number beyond 2^24 is even, as float64 beyond 2^53.
+    const Ex wide = y.cast(DType::f64).apply(Op::abs);
+    const Ex rounded = wide >= 0x1p24 && wide < 0x1p53;
+    const Ex odd = y.cast(DType::i64).apply(Op::bit_and, y.cast(DType::i64).like(1)) != 0;
+    return select(rounded && odd && (x < 0 || x.like(1) / x < 0), -p, p);
+  }
   if (!y.dtype().is_float()) return pow(x.cast(DType::i64), y.cast(DType::i64)).cast(x.dtype());
   return pow(x.cast(DType::f64), y.cast(DType::f64)).cast(x.dtype());
 }

@@ -7,13 +7,9 @@
 namespace lathe::ops {
 
 /// One input; the output has its type.
-inline Facts infer_unary(const OpView& op) {
-  return {{op.in(0).dtype, op.in(0).shape}};
-}
+inline Facts infer_unary(const OpView& op) { return {{op.in(0).dtype, op.in(0).shape}}; }
 /// One input; the output has its shape and is boolean.
-inline Facts infer_predicate(const OpView& op) {
-  return {{DType::boolean, op.in(0).shape}};
-}
+inline Facts infer_predicate(const OpView& op) { return {{DType::boolean, op.in(0).shape}}; }
 /// Inputs of one dtype, broadcast.
 inline Facts infer_broadcast(const OpView& op) { return {{op.in(0).dtype, op.broadcast_all()}}; }
 /// Inputs of one dtype, broadcast; the output is boolean.

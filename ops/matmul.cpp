@@ -104,6 +104,8 @@ Scalar expr_matmul_integer(const OpView& op, LoopBuilder& b, int, const Coords& 
 
 // ---- Gemm: alpha · A' · B' + beta · C ----
 
+constexpr DTypes kProducts = kFloats | kIndices | DType::u32 | DType::u64;
+
 /// Rows for columns.
 Tensor transposed(const Tensor& t) {
   const std::int64_t rows = t.shape()[0];
@@ -124,7 +126,7 @@ Tensor transposed(const Tensor& t) {
 /// Gemm(A, W, transB = 1) = Gemm(A, W') for constant W: kernels read the columns of a product side by side.
 bool simplify_gemm(const OpView& op, Patch& patch) {
   const Tensor* w = op.value(1);
-  if (op.i("transB") == 0 || !w || w->shape().rank() != 2) return false;
+  if (op.i("transB") == 0 || !w || w->shape().rank() != 2 || !kProducts.contains(w->dtype())) return false;
   Attributes attributes = op.node().attributes;
   attributes.erase("transB");
   std::vector<ValueId> inputs(op.node().inputs);
@@ -202,7 +204,7 @@ extern const OpDef op_mat_mul;
 constinit const OpDef op_mat_mul = {.name = "MatMul",
                                     .inputs = 2,
                                     .forms = 13,
-                                    .takes = kFloats | kIndices | DType::u32 | DType::u64,
+                                    .takes = kProducts,
                                     .infer = infer_matmul,
                                     .expr = expr_matmul,
                                     .contraction = true};
@@ -221,7 +223,7 @@ constinit const OpDef op_gemm = {.name = "Gemm",
                                  .inputs = {2, 3},
                                  .attributes = kGemmAttributes,
                                  .forms = 13,
-                                 .takes = kFloats | kIndices | DType::u32 | DType::u64,
+                                 .takes = kProducts,
                                  .infer = infer_gemm,
                                  .lower = lower_gemm,
                                  .simplify = simplify_gemm};

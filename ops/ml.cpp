@@ -215,6 +215,7 @@ std::vector<ValueId> lower_imputer(const OpView& op, Builder& b) {
 
 // ---- FeatureVectorizer: inputs side by side ----
 
+constexpr std::int64_t kMostColumns = std::int64_t{1} << 40;
 constexpr Attribute kVectorizerAttributes[] = {{"inputdimensions", AttrKind::integers}};
 
 std::int64_t columns_of(const Fact& x) {
@@ -222,23 +223,35 @@ std::int64_t columns_of(const Fact& x) {
 }
 
 Facts infer_vectorizer(const OpView& op) {
+  const auto dimensions = op.attr_ints("inputdimensions");
+  op.require(dimensions.empty() || static_cast<int>(dimensions.size()) == op.inputs(),
+             "inputdimensions has {} values for {} inputs", dimensions.size(), op.inputs());
   std::int64_t columns = 0;
   const std::int64_t rows = op.in(0).rank() >= 2 ? op.in(0).shape[0] : 1;
   for (int i = 0; i < op.inputs(); ++i) {
     op.require((op.in(i).rank() >= 2 ? op.in(i).shape[0] : 1) == rows, "inputs must have {} rows, got shape {}", rows,
                op.in(i).shape);
-    columns += columns_of(op.in(i));
+    const std::int64_t own = dimensions.empty() ? columns_of(op.in(i)) : dimensions[static_cast<std::size_t>(i)];
+    op.require(own >= 0 && own <= kMostColumns - columns, "inputdimensions {} is negative or too large", own);
+    columns += own;
   }
   return {Fact(DType::f32, {rows, columns})};
 }
 
 std::vector<ValueId> lower_vectorizer(const OpView& op, Builder& b) {
+  const auto dimensions = op.attr_ints("inputdimensions");
   std::vector<ValueId> parts;
   for (int i = 0; i < op.inputs(); ++i) {
-    const ValueId x = b.cast(op.id(i), DType::f32);
+    ValueId x = b.cast(op.id(i), DType::f32);
     const int rank = op.in(i).rank();
-    parts.push_back(rank == 2 ? x
-                              : b.op("Flatten", {rank < 2 ? b.reshape(x, {1, -1}) : x}, {{"axis", std::int64_t{1}}}));
+    if (rank != 2) x = b.op("Flatten", {rank < 2 ? b.reshape(x, {1, -1}) : x}, {{"axis", std::int64_t{1}}});
+    if (!dimensions.empty()) {  // cut, or filled up with zeros
+      const std::int64_t columns = dimensions[static_cast<std::size_t>(i)];
+      x = b.slice(x, {0}, {columns}, {1});
+      const ValueId missing = b.sub(b.ints({columns}), b.shape_of(x, 1, 2));
+      x = b.op("Pad", {x, b.concat({b.ints({0, 0, 0}), missing}, 0)});
+    }
+    parts.push_back(x);
   }
   return {parts.size() == 1 ? b.op("Identity", {parts[0]}) : b.concat(parts, 1)};
 }

@@ -252,6 +252,8 @@ void kernel_classifier(KernelContext& ctx) {
   Tensor y = ctx.wants(0) ? ctx.out(0) : Tensor(c.labels.dtype(), {row_count(op)});
   const auto coefficients = op.attr_floats("coefficients");
   const std::int64_t columns = c.columns(op);
+  const bool binary = c.vectors() == 0 && c.classes == 2 && op.attr_floats("rho").size() == 1 &&
+                      std::all_of(coefficients.begin(), coefficients.end(), [](float w) { return w >= 0; });
   ctx.parallel(row_count(op), 1 + 4096 / (c.vectors() + 1), [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t r = begin; r < end; ++r) {
       const double* row = x.view<double>().data() + r * c.features;
@@ -265,7 +267,9 @@ void kernel_classifier(KernelContext& ctx) {
         score_pairs(op, c, row, scores, votes);
         if (c.has_probabilities(op)) scores = probabilities(op, c, scores);
       }
-      const std::int64_t label = std::max_element(votes.begin(), votes.end()) - votes.begin();
+      std::int64_t label = std::max_element(votes.begin(), votes.end()) - votes.begin();
+      // As ONNX Runtime has it: a score of weights that are never negative is a probability of the second class.
+      if (binary && votes[static_cast<std::size_t>(label)] >= 0.5) label = 1;
       if (scores.size() == 1 && c.classes == 2) {
         const double score = scores[0];
         scores.resize(2);

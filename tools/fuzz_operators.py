@@ -2,7 +2,7 @@
 """Random uses of every ONNX operator through Lathe, against ONNX's reference evaluator.
 
 Each use (operator_models.py) is a model of one node. Where the evaluator gives an answer, Lathe must give the same or refuse with
-an error that names the node; where it gives none, Lathe may do either. It must never crash or hang.
+an error that names the node, unless ONNX Runtime sides with Lathe; where it gives none, Lathe may do either. It must never crash or hang.
 
     fuzz_operators.py build/release/bin/lathe                              2,000 uses in a minute or two
     fuzz_operators.py build/release/bin/lathe --count 20000 --seed 3 --table    the long run
@@ -188,6 +188,30 @@ def _(use):
     return use.opset < 11 and not np.all(np.isfinite(numbers(use)))
 
 
+@known_wrong("whole powers beyond the type are whatever a conversion makes of them", "Pow")
+def _(use):
+    if use.inputs[0].dtype.kind not in "iu" or use.inputs[1].dtype.kind not in "iuf":
+        return False
+    base, exponent = (v.astype(np.float64) for v in use.inputs[:2])
+    return exponent.max(initial=0) * np.log2(np.abs(base).max(initial=1)) > 31
+
+
+@known_wrong("it divides in float32 where the scale is narrower and no precision is stated", "QuantizeLinear")
+def _(use):
+    return not use.attributes.get("precision") and code(use, 0) == TensorProto.FLOAT and code(use, 1) != TensorProto.FLOAT
+
+
+@known_wrong("without intercepts every score is NaN", "LinearClassifier")
+def _(use):
+    return not use.attributes.get("intercepts")
+
+
+@known_wrong("what little the elements of a group differ by is lost", "GroupNormalization")
+def _(use):
+    x = use.inputs[0]
+    return x.ndim > 1 and x.size <= 2 * x.shape[0] * use.attributes.get("num_groups", 1)
+
+
 @known_wrong("imaginary parts are dropped", "Resize", "Upsample")
 def _(use):
     return use.inputs[0].dtype.kind == "c"
@@ -330,8 +354,8 @@ def write_case(folder, use):
 
 # ---- what Lathe makes of it ----
 
-AGREES, RAN, REFUSED, REJECTED, DIFFERS, UNCLEAR, CRASHED = (
-    "agree", "ran", "refused", "rejected", "differ", "unclear", "crashed")
+AGREES, RAN, REFUSED, REJECTED, OUTVOTED, DIFFERS, UNCLEAR, CRASHED = (
+    "agree", "ran", "refused", "rejected", "outvoted", "differ", "unclear", "crashed")
 
 
 def verdict(passed, reason, has_answer):
@@ -359,16 +383,16 @@ def run(lathe, folder, jobs, arguments):
 
 
 def second_opinion(lathe, folder, use):
-    """Whether Lathe gives what ONNX Runtime gives, on a case where it differs from the evaluator."""
+    """Whether Lathe gives what ONNX Runtime gives, on a case where it differs from the evaluator, and else why not."""
     try:
         got = [np.asarray(v) for v in runtime_answer(use.model(open_outputs(use)), use.given())]
         data = f"{folder}/test_data_set_0"
         for i, v in enumerate(got):
             write(f"{data}/output_{i}.pb", operator_models.proto(v.astype(object) if v.dtype.kind == "U" else v, f"y{i}"))
     except Exception:  # noqa: BLE001  not every dtype is there
-        return "ONNX Runtime does not run it"
+        return False, "ONNX Runtime does not run it"
     passed, reason = next(iter(run(lathe, folder, 1, []).values()), (False, ""))
-    return "Lathe agrees with ONNX Runtime" if passed else f"Lathe differs from ONNX Runtime: {reason}"
+    return passed, f"Lathe differs from ONNX Runtime: {reason}"
 
 
 def shown(use):
@@ -389,23 +413,26 @@ def fuzz(lathe, count, seed, folder, only=None, jobs=2, arguments=(), refusals=F
     for i, use in enumerate(drawn):
         passed, reason = results.get(i, (False, "crashed: no line about it"))
         kind = verdict(passed, reason, answered[i])
+        if kind == DIFFERS:
+            outvoted, opinion = second_opinion(lathe, f"{folder}/{i}_{use.name}", use)
+            kind = OUTVOTED if outvoted else DIFFERS
         counts[use.name][kind] += 1
         if kind in (DIFFERS, UNCLEAR, CRASHED) or (refusals and kind == REFUSED):
             print(f"{kind} {i}: {shown(use)}: {reason}")
             if kind == DIFFERS:
-                print(f"    {second_opinion(lathe, f'{folder}/{i}_{use.name}', use)}")
+                print(f"    {opinion}")
     return counts
 
 
 def summary(counts, table):
-    kinds = [AGREES, REFUSED, RAN, REJECTED, DIFFERS, UNCLEAR, CRASHED]
+    kinds = [AGREES, REFUSED, RAN, REJECTED, OUTVOTED, DIFFERS, UNCLEAR, CRASHED]
     if table:
         print("\n| operator |", " | ".join(kinds), "|\n|---" * 1 + "|---" * len(kinds) + "|")
         for name, row in sorted(counts.items()):
             print(f"| {name} |", " | ".join(str(row[k]) for k in kinds), "|")
     total = sum(counts.values(), collections.Counter())
     print(f"{sum(total.values())} uses of {len(counts)} operators: with an answer of the evaluator {total[AGREES]} agree, {total[REFUSED]} are "
-          f"refused by name, {total[DIFFERS]} differ; without one {total[RAN]} ran, {total[REJECTED]} are refused by name; "
+          f"refused by name, {total[OUTVOTED]} differ as ONNX Runtime does, {total[DIFFERS]} differ; without one {total[RAN]} ran, {total[REJECTED]} are refused by name; "
           f"{total[UNCLEAR]} errors are unclear, {total[CRASHED]} crashed or hung")
     return total
 

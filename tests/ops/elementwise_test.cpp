@@ -57,6 +57,13 @@ TEST(Arithmetic, PowOfIntegersIsExactAndWraps) {
   expect_tensor(y, DType::i64, {9}, {4052555153018976267.0, -8, 1, 1, -1, 1, 0, 0, 25});
 }
 
+TEST(Arithmetic, PowKeepsTheSignOfLargeOddExponents) {
+  expect_tensor(run("Pow", {floats({-2, -0.5F, -1, 2, -0.0F, -2}),
+                            longs({INT32_MAX, INT32_MAX, -INT32_MAX, INT32_MAX, -INT32_MAX, 1 << 30})}),
+                DType::f32, {6}, {-kInf, 0, -1, kInf, -kInf, kInf});
+  EXPECT_TRUE(std::signbit(run("Pow", {floats({-0.5F}), longs({INT32_MAX})}).number(0)));
+}
+
 TEST(Arithmetic, PowMixesTypes) {
   expect_tensor(run("Pow", {longs({2, 3}), floats({0.5F, 2.0F})}), DType::i64, {2}, {1, 9});
   expect_tensor(run("Pow", {floats({2, 9}), longs({3, -1})}), DType::f32, {2}, {8, 1.0 / 9});

@@ -41,6 +41,8 @@ TEST(Features, ImputePickAndJoin) {
   EXPECT_NE(refusal("ai.onnx.ml::ArrayFeatureExtractor", {y, longs({3})})
                 .find("index 3 at element 0 is out of range for extent 3"),
             std::string::npos);
+  expect_tensor(run("ai.onnx.ml::FeatureVectorizer", {y, longs({8, 9}, {2, 1})}, {{"inputdimensions", Ints{2, 2}}}),
+                DType::f32, {2, 4}, {1, 2, 8, 0, 4, 5, 9, 0});
   expect_tensor(run("ai.onnx.ml::FeatureVectorizer", {y, longs({8, 9}, {2, 1})}), DType::f32, {2, 4},
                 {1, 2, 3, 8, 4, 5, 6, 9});
 }
@@ -86,6 +88,13 @@ TEST(Svm, WeighsItsVectors) {
   const double p = 1 / (1 + std::exp(-1.0));
   const auto z = run_op("ai.onnx.ml::SVMClassifier", {floats({2, 1}, {1, 2})}, two, 2);
   expect_tensor(z[1], DType::f32, {1, 2}, {p, 1 - p}, 1e-3);
+  // A weight per class and feature; scores of weights that are never negative speak of the second class.
+  const Attributes per_class = {
+      {"classlabels_ints", Ints{7, 9}}, {"coefficients", Numbers{3, 0, 1, 0}}, {"rho", Numbers{0}}};
+  EXPECT_EQ(run_op("ai.onnx.ml::SVMClassifier", {x}, per_class, 2)[0].tensor().number(0), 9);
+  Attributes negative = per_class;
+  negative.set("coefficients", Numbers{3, 0, 1, -1});
+  EXPECT_EQ(run_op("ai.onnx.ml::SVMClassifier", {x}, negative, 2)[0].tensor().number(0), 7);
   EXPECT_NE(refusal("ai.onnx.ml::SVMRegressor", {x}, {{"coefficients", Numbers{1}}, {"rho", Numbers{0}}})
                 .find("coefficients must have 2 values"),
             std::string::npos);

@@ -46,6 +46,13 @@ TEST(SimplifyInference, BatchNormalizationBehindConvolutionIsScaleAndShift) {
   EXPECT_EQ(expect_same_results(simplify_inference, text).operators(), "Conv Mul Add");
 }
 
+TEST(SimplifyInference, WeightsThatAreNoNumbersStayForTheirError) {
+  expect_unchanged(
+      simplify_inference,
+      "graph g(%x: f32[1,2]) {\n  %w = constant string[2,2] [\"a text beyond what a string keeps inside\", \"b\", "
+      "\"c\", \"d\"]\n  %y = Gemm(%x, %w) {transB = 1} @y\n  return %y\n}");
+}
+
 TEST(FoldConstant, ComputesWhatDependsOnConstantsAlone) {
   expect_becomes(fold_constant, R"(graph g(%x: f32[n]) {
   %a = constant f32[2] [1.0, 2.0]
