@@ -63,8 +63,13 @@ std::string dtypes_of(const tools::OperatorInfo& op) {
   std::string text;
   for (const tools::InputDTypes& rule : op.takes) {
     if (!text.empty()) text += "; ";
-    if (!rule.inputs.empty()) text += fmt::format("{}{}: ", fmt::join(rule.inputs, ", "), rule.and_behind ? "…" : "");
-    text += dtype_names(rule.dtypes);
+    constexpr std::size_t kMany = 8;  // a pattern, which the first ones show
+    const bool many = rule.inputs.size() > kMany;
+    const auto last = many ? rule.inputs.begin() + 4 : rule.inputs.end();
+    const char* more = many ? ", …" : rule.and_behind ? "…" : "";
+    if (!rule.inputs.empty()) text += fmt::format("{}{}: ", fmt::join(rule.inputs.begin(), last, ", "), more);
+    text +=
+        (rule.alike || rule.inputs.size() + (rule.and_behind ? 1 : 0) == 1 ? "" : "each ") + dtype_names(rule.dtypes);
   }
   return text;
 }
@@ -85,7 +90,8 @@ The {} operators of this build, as `lathe ops --markdown` writes them. Those of 
 
 - **opsets**: of the operator's domain, the one that introduced it and the one that changed it last. Older forms are brought to that
   when a model is loaded, back to opset 7 (and 1 where ONNX's suites use it).
-- **dtypes**: of tensors that the inputs take, by number where they differ; the inputs named together share one. *floats*: f16, bf16, f32, f64;
+- **dtypes**: of tensors that the inputs take, by number where they differ; the inputs named together share one unless it says *each*. An attribute may narrow it (keys, a
+  reduction, a mode). *floats*: f16, bf16, f32, f64;
   *integers*: of 8 to 64 bits, both signs; *numbers*: these two; *float8*: the four kinds; *packed*: i4, u4, i2, u2, f4e2m1; *complex*: c64, c128; *any*: all
   that ONNX has. Empty: sequences, optionals and maps, or what an attribute says.
 - **runs**: *compiled*: in loops that are fused with their neighbours and compiled; *in other operators*: built of others, which
@@ -132,7 +138,10 @@ void print_operators(bool json, bool markdown) {
   for (const tools::OperatorInfo& op : all) {
     rows.push_back({full_name(op), opsets(op), how_it_runs(op), dtypes_of(op)});
   }
-  fmt::print("{}{} operators\n", table(rows), all.size());
+  fmt::print(
+      "{}{} operators. floats: f16 bf16 f32 f64; integers: 8 to 64 bits; numbers: both; packed: 4 and 2 bits;\n"
+      "0, 1: of these inputs, which share one dtype unless it says each; 2…: of input 2 and those behind\n",
+      table(rows), all.size());
 }
 
 }  // namespace

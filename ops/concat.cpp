@@ -47,7 +47,6 @@ void concat_rows(KernelContext& c, int axis, T* out, std::int64_t begin, std::in
 void concat(KernelContext& c) {
   Tensor y = c.out(0);
   const int axis = c.op().axis("axis", y.shape().rank());
-  if (y.dtype().is_packed()) c.error(ErrorCode::unsupported, "{} cannot be concatenated", y.dtype());
   std::int64_t outer = 1;
   for (int d = 0; d < axis; ++d) outer *= y.shape()[d];
   if (y.size() == 0) return;
@@ -67,7 +66,7 @@ constinit const OpDef op_concat = {.name = "Concat",
                                    .inputs = {1, Arity::kMany},
                                    .attributes = kAttributes,
                                    .forms = 13,
-                                   .takes = kAny,
+                                   .takes = kAny - kPacked,
                                    .infer = infer,
                                    .kernel = concat};
 

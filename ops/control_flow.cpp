@@ -20,7 +20,7 @@ constinit const OpDef op_if = {.name = "If",
                                .outputs = {1, Arity::kMany},
                                .subgraphs = kBranches,
                                .forms = 25,
-                               .takes = DType::boolean,
+                               .takes = {{DType::boolean, inputs(0)}},
                                .region = Region::if_};
 
 extern const OpDef op_loop;
@@ -30,7 +30,7 @@ constinit const OpDef op_loop = {
     .outputs = {0, Arity::kMany},
     .subgraphs = kBody,
     .forms = 25,
-    .takes = {{DType::i64, inputs(0)}, {DType::boolean, inputs(1)}, {kAny, inputs_from(2), false}},
+    .takes = {{kIndices, inputs(0)}, {DType::boolean, inputs(1)}, {kAny, inputs_from(2), false}},
     .region = Region::loop};
 
 extern const OpDef op_scan;
@@ -40,7 +40,7 @@ constinit const OpDef op_scan = {.name = "Scan",
                                  .attributes = kScanAttributes,
                                  .subgraphs = kBody,
                                  .forms = {8, 25},
-                                 .takes = {{kAny, inputs_from(0), false}},
+                                 .takes = {{kAny - kPacked, inputs_from(0), false}},
                                  .region = Region::scan};
 
 extern const OpDef op_sequence_map;

@@ -227,7 +227,7 @@ constinit const OpDef op_compress = {.name = "Compress",
                                      .inputs = 2,
                                      .attributes = kCompressAttributes,
                                      .forms = {9, 28},
-                                     .takes = {{kAny, inputs(0)}, {DType::boolean, inputs(1)}},
+                                     .takes = {{kAny - kPacked, inputs(0)}, {DType::boolean, inputs(1)}},
                                      .dynamic_output = true,
                                      .kernel = compress};
 

@@ -163,7 +163,7 @@ constinit const OpDef op_range = {.name = "Range",
 constinit const OpDef op_constant_of_shape = {.name = "ConstantOfShape",
                                               .attributes = kFillAttributes,
                                               .forms = {9, 25},
-                                              .takes = DType::i64,
+                                              .takes = kIndices,
                                               .shape_inputs = 0b1,
                                               .infer = infer_constant_of_shape,
                                               .expr = constant_of_shape_expr};
@@ -182,12 +182,13 @@ constinit const OpDef op_one_hot = {
     .shape_inputs = 0b10,
     .infer = infer_one_hot,
     .expr = one_hot_expr};
-constinit const OpDef op_trilu = {.name = "Trilu",
-                                  .inputs = {1, 2},
-                                  .attributes = kTriluAttributes,
-                                  .forms = {14, 14},
-                                  .takes = {{kReals | DType::boolean, inputs(0)}, {DType::i64, inputs(1)}},
-                                  .infer = infer_trilu,
-                                  .expr = trilu_expr};
+constinit const OpDef op_trilu = {
+    .name = "Trilu",
+    .inputs = {1, 2},
+    .attributes = kTriluAttributes,
+    .forms = {14, 14},
+    .takes = {{(kReals - DType::f8e8m0) | DType::boolean, inputs(0)}, {DType::i64, inputs(1)}},
+    .infer = infer_trilu,
+    .expr = trilu_expr};
 
 }  // namespace lathe::ops

@@ -465,7 +465,7 @@ constinit const OpDef op_microsoft_multi_head_attention = {
     .outputs = {1, 4},
     .attributes = kMultiHeadAttributes,
     .takes = {{kFloats, inputs(kQuery, kKey, kValue, kBias, kScoreBias, kPastKey, kPastValue)},
-              {DType::i32, inputs(kMask, kPastLength, kBeams)}},
+              {DType::i32, inputs(kMask)}},
     .infer = infer_multi_head,
     .lower = lower_multi_head};
 constinit const OpDef op_microsoft_attention = {

@@ -329,13 +329,15 @@ constinit const OpDef op_qlinear_average_pool =
     unary("QLinearAveragePool", lower_pool<false>, kAveragePoolAttributes, infer_pool<false>);
 constinit const OpDef op_qlinear_global_average_pool =
     unary("QLinearGlobalAveragePool", lower_pool<true>, kGlobalAttributes, infer_pool<true>);
-constinit const OpDef op_qlinear_concat = {.name = "QLinearConcat",
-                                           .domain = kDomain,
-                                           .inputs = {5, Arity::kMany},
-                                           .attributes = kConcatAttributes,
-                                           .takes = {{DType::f32, inputs(0)}, {kBytes, inputs(1)}},
-                                           .infer = infer_concat,
-                                           .lower = lower_concat};
+constinit const OpDef op_qlinear_concat = {
+    .name = "QLinearConcat",
+    .domain = kDomain,
+    .inputs = {5, Arity::kMany},
+    .attributes = kConcatAttributes,
+    .takes = {{DType::f32, inputs(0) | inputs_every(3, 3), false},
+              {kBytes, inputs(1) | inputs_every(2, 3) | inputs_every(4, 3), false}},
+    .infer = infer_concat,
+    .lower = lower_concat};
 constinit const OpDef op_qlinear_where = {
     .name = "QLinearWhere",
     .domain = kDomain,

@@ -336,6 +336,8 @@ Facts infer_resize(const OpView& op) {
   const Settings s = settings(op);
   op.require(s.mode == Mode::nearest || x.dtype.is_float() || x.dtype.is_integer(), "mode '{}' needs numbers, got {}",
              op.s("mode"), x.dtype);
+  op.require(s.transform != Transform::tf_crop_and_resize || x.dtype != DType::string,
+             "tf_crop_and_resize has no text to put outside");
   if (op.has(1)) op.require(op.in(1).dtype.is_float(), "roi must be floating point, got {}", op.in(1).dtype);
   return {Fact(x.dtype, target(op, x.shape, op.value(2), op.value(3)).out)};
 }

@@ -254,14 +254,14 @@ void kernel_nms(KernelContext& ctx) {
 
 extern const OpDef op_non_zero;
 constinit const OpDef op_non_zero = {
-    .name = "NonZero", .forms = {9, 13}, .takes = kAny, .dynamic_output = true, .kernel = kernel_nonzero};
+    .name = "NonZero", .forms = {9, 13}, .takes = kAny - kPacked, .dynamic_output = true, .kernel = kernel_nonzero};
 
 extern const OpDef op_unique;
 constinit const OpDef op_unique = {.name = "Unique",
                                    .outputs = {1, 4},
                                    .attributes = kUniqueAttributes,
                                    .forms = {11, 28},
-                                   .takes = kAny,
+                                   .takes = kAny - kPacked,
                                    .dynamic_output = true,
                                    .kernel = kernel_unique};
 

@@ -175,7 +175,7 @@ constinit const OpDef op_col2_im = {
     .inputs = 3,
     .attributes = kCol2ImAttributes,
     .forms = {18, 18},
-    .takes = {{kReals | DType::boolean, inputs(0)}, {kIndices, inputs(1)}, {kIndices, inputs(2)}},
+    .takes = {{kNumbers | kFloat8 | DType::boolean, inputs(0)}, {kIndices, inputs(1)}, {kIndices, inputs(2)}},
     .shape_inputs = 6U,
     .infer = infer_col2im,
     .kernel = kernel_col2im};
@@ -185,7 +185,7 @@ constinit const OpDef op_center_crop_pad = {.name = "CenterCropPad",
                                             .inputs = 2,
                                             .attributes = kCropAttributes,
                                             .forms = {18, 18},
-                                            .takes = {{kAny, inputs(0)}, {kIndices, inputs(1)}},
+                                            .takes = {{kAny - DType::f8e8m0, inputs(0)}, {kIndices, inputs(1)}},
                                             .shape_inputs = 1U << 1,
                                             .infer = infer_crop,
                                             .expr = expr_crop};

@@ -7,9 +7,9 @@
 //   matmul(x, W) · s    = matmul(x, W·s)               s per column, or one value
 //   view(conv(x, W) + t) · s = view(conv(x, W·s) + t·s)   s one value, any views and shifts between: attention's scale
 //
-// Folded in float64 and rounded once. Declines where a factor is not finite, a finite weight would become infinite or a
-// weight's bits would be lost below the smallest normal number, or where the weight or the intermediate result has
-// another reader.
+// Folded in float64 and rounded once. Declines where a factor is not finite, a finite weight would become infinite, all
+// the weights that share a factor would fall below the smallest normal number, or the weight or the intermediate result
+// has another reader.
 #include <algorithm>
 #include <cmath>
 #include <functional>

@@ -196,6 +196,7 @@ std::vector<Value> Execution::run_part(const Part& part, const Module& module, s
   control.check();
   const ops::Node& node = graph.node(part.node);
   if (node.op->region == ops::Region::none) return evaluate(node, inputs);
+  ops::check_dtypes(node, inputs);
   if (!visits_) return run_region(part, node, inputs, control);
   visits_->alone.try_emplace(&node);  // it is entered, even if it does not come to an end
   std::vector<Value> outputs = run_region(part, node, inputs, control);

@@ -35,6 +35,7 @@ DType DType::from_name(std::string_view name) {
 }
 
 std::string ops::DTypes::to_string() const {
+  if (*this == kAny) return "a tensor";
   constexpr int kFew = 6;
   if (const DTypes others = kAny - *this; !(others == DTypes()) && others.count() <= kFew)
     return "anything but " + others.to_string();

@@ -69,6 +69,13 @@ constexpr std::uint32_t inputs(I... i) {
 /// Input `i` and all behind it.
 constexpr std::uint32_t inputs_from(int i) { return ~std::uint32_t{0} << static_cast<unsigned>(i); }
 
+/// Input `first` and every `step`-th from there, as far as rules tell inputs apart.
+constexpr std::uint32_t inputs_every(int first, int step) {
+  std::uint32_t mask = 0;
+  for (int i = first; i < Takes::kInputs; i += step) mask |= inputs(i);
+  return mask;
+}
+
 /// The rules of an operator; an input without one takes whatever `infer` lets pass.
 class TakesRules {
  public:

@@ -144,11 +144,8 @@ std::vector<Value> evaluate_expr(const Node& node, std::span<const Value> inputs
   return outputs;
 }
 
-/// Failure where an input is no tensor and the operator takes nothing else, or of a dtype that it does not take.
-void require_inputs(const OpView& op) {
-  for (int i = 0; i < op.inputs() && !op.op().any_kind; ++i) {
-    if (op.has(i)) op.require(op.in(i).is_tensor(), "input {} must be a tensor, got {}", i, op.in(i).to_string());
-  }
+/// Failure where a tensor is of a dtype that the operator does not take.
+void require_dtypes(const OpView& op) {
   for (const Takes& rule : op.op().takes) {
     int first = kNone;
     for (int i = 0; i < op.inputs(); ++i) {
@@ -159,6 +156,14 @@ void require_inputs(const OpView& op) {
       if (rule.alike) op.require_same_dtype(first, i);
     }
   }
+}
+
+/// The same, and failure where an input is no tensor and the operator takes nothing else.
+void require_inputs(const OpView& op) {
+  for (int i = 0; i < op.inputs() && !op.op().any_kind; ++i) {
+    if (op.has(i)) op.require(op.in(i).is_tensor(), "input {} must be a tensor, got {}", i, op.in(i).to_string());
+  }
+  require_dtypes(op);
 }
 
 }  // namespace
@@ -178,6 +183,17 @@ Facts infer_node(const Node& node, std::span<const Fact* const> inputs, std::spa
          node.outputs.size());
   }
   return facts;
+}
+
+void check_dtypes(const Node& node, std::span<const Value> inputs) {
+  std::vector<Fact> facts(inputs.size());
+  std::vector<const Fact*> pointers(inputs.size(), nullptr);
+  for (std::size_t i = 0; i < inputs.size() && i < node.inputs.size(); ++i) {
+    if (node.inputs[i] == kNone) continue;
+    facts[i] = fact_of(inputs[i]);
+    pointers[i] = &facts[i];
+  }
+  require_dtypes(OpView(node, pointers, {}));
 }
 
 std::vector<Value> evaluate_node(const Node& node, std::span<const Value> inputs, const RunLoop& run_loop) {

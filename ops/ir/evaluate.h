@@ -18,6 +18,9 @@ inline constexpr std::int64_t kKnownElements = 4096;
 /// Runs a loop kernel over its whole range: loops::evaluate, or compiled code.
 using RunLoop = std::function<std::int32_t(const loops::Kernel& kernel, const loops::KernelArgs& args)>;
 
+/// Failure, naming the node, where a tensor is of a dtype that its operator does not take.
+void check_dtypes(const Node& node, std::span<const Value> inputs);
+
 /// Runs one node of any non-region operator by its definition (lowered, as a loop, or its plain kernel), on row-major
 /// tensors. Inputs that are omitted are undefined tensors. With loops::evaluate it is the reference: slow and obvious.
 std::vector<Value> evaluate_node(const Node& node, std::span<const Value> inputs,

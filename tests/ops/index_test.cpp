@@ -76,6 +76,7 @@ TEST(ConstantOfShape, FillsAnyDtype) {
                 {7, 7});
   expect_tensor(run("ConstantOfShape", {longs({1})}, {{"value", bools({true})}}), DType::boolean, {1}, {1});
   expect_tensor(run("ConstantOfShape", {Tensor(DType::i64, {0})}), DType::f32, {}, {0});
+  expect_tensor(run("ConstantOfShape", {longs({2}).cast(DType::i32)}), DType::f32, {2}, {0, 0});  // of ConstantFill
   EXPECT_TRUE(mentions(refusal("ConstantOfShape", {longs({-1})}), "negative"));
 }
 

@@ -1,4 +1,4 @@
-"""The operators' table beside ONNX's schemas: opsets and dtypes are theirs, up to what is listed here with its reason."""
+"""The operators' table beside ONNX's schemas: opsets are theirs, and dtypes at least, up to what is listed here with its reason."""
 import json
 import re
 import subprocess
@@ -21,6 +21,7 @@ REFUSED = {
     ("Trilu", 0): "text and complex numbers have no zero here",
     ("Col2Im", 0): "text and complex numbers are not summed",
     ("GridSample", 0): "text and complex numbers are not weighed",
+    ("Scan", 0): "slices of packed elements begin within bytes",
 }
 
 

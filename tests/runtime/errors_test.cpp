@@ -483,6 +483,20 @@ TEST(MemoryLimit, ALoopThatGrowsWithoutEndFails) {
   EXPECT_EQ(engine.run(doubled(5))[0].shape(), (Shape{32}));
 }
 
+TEST(WrongInput, CountOfALoop) {
+  const onnx::Bytes body =
+      onnx::graph({.nodes = {{"Identity", {"go"}, {"go_on"}}, {"Neg", {"x"}, {"row"}}},
+                   .inputs = {onnx::value("i", DType::i64, {}), onnx::value("go", DType::boolean, {})},
+                   .outputs = {onnx::value("go_on", DType::boolean, {}), onnx::value("row", DType::f32, {1})},
+                   .name = "body"});
+  const Engine engine =
+      engine_of({.graph = {.nodes = {{"Loop", {"trips", ""}, {"y"}, {onnx::attr_graph("body", body)}, "rows"}},
+                           .inputs = {onnx::value("trips", DType::f32, {}), onnx::value("x", DType::f32, {1})},
+                           .outputs = {onnx::value("y", DType::f32, {"n", 1})}}});
+  expect_error(engine.try_run({{"trips", Tensor::scalar(2.0F)}, {"x", ones(1)}}), ErrorCode::invalid_model,
+               {"Loop 'rows'", "input 0 must be i32 or i64, got f32"});
+}
+
 TEST(MemoryLimit, OfWhatALoopGathers) {
   // The body passes x on as the scan output.
   const onnx::Bytes body =
